@@ -16,7 +16,7 @@ use holdfast_evidence::stop;
 
 use self::skips::Kept;
 use crate::Misuse;
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, cargo, keep_json};
 
 /// Longest run on a machine with [`CORES`] that has nothing else to do. One that takes more than
 /// the processor time of it, or longer without what others have kept from it, has failed although
@@ -163,10 +163,7 @@ pub(crate) fn run(
     if stop::asked() {
         println!("ci: somebody stopped it");
     }
-    if let Some(path) = json {
-        let told = object(&results, spent, fine).to_string();
-        std::fs::write(path, told).with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    keep_json(json, &object(&results, spent, fine).to_string())?;
     Ok(fine)
 }
 

@@ -22,7 +22,7 @@ use holdfast_evidence::{Begun, Row, SHARE};
 use serde_json::Value;
 
 use crate::Misuse;
-use crate::workspace::cargo;
+use crate::workspace::{cargo, keep_json};
 use branches::File;
 use files::MODULES;
 
@@ -137,6 +137,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     if let Some(name) = args.missing.iter().find(|name| !known(name)) {
         bail!(Misuse(format!("no file that is counted is called {name}: see the list of a run")));
     }
+    keep_json(args.json.as_deref(), "")?;
     let programs = programs(root)?;
     let mut fine = true;
     if !args.again {
@@ -177,10 +178,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         holdfast_evidence::append(path, &rows)?;
     }
     let enough = blind.is_empty() && (short.is_empty() || !args.check);
-    if let Some(path) = &args.json {
-        std::fs::write(path, object(&modules, &blind, fine && enough).to_string())
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    keep_json(args.json.as_deref(), &object(&modules, &blind, fine && enough).to_string())?;
     Ok(if fine && enough { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

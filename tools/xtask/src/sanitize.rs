@@ -5,9 +5,8 @@
 //! stores are not looked at, those of everything that is generic over our types are. For `thread`
 //! it is built as well: what orders threads is in there, and unseen it would be no order.
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -15,7 +14,7 @@ use clap::ValueEnum;
 use holdfast_evidence::{Begun, Row};
 
 use crate::Misuse;
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, cargo, keep_json, listened};
 
 /// For which machine: a sanitizer needs it said, so that build scripts stay without.
 const MACHINE: &str = "x86_64-unknown-linux-gnu";
@@ -121,11 +120,9 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     if let Some(path) = &args.ledger {
         holdfast_evidence::append(path, &[])?;
     }
+    keep_json(args.json.as_deref(), "")?;
     let runs: Vec<Ran> = wished.iter().map(|it| under(*it, root, args)).collect::<Result<_>>()?;
-    if let Some(path) = &args.json {
-        std::fs::write(path, object(&runs).to_string())
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    keep_json(args.json.as_deref(), &object(&runs).to_string())?;
     let passed = runs.iter().all(|ran| ran.passed);
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -168,14 +165,7 @@ fn under(sanitizer: Sanitizer, root: &Path, args: &Args) -> Result<Ran> {
     let mut passed = true;
     for mut command in commands(sanitizer, root, args) {
         println!("sanitize: RUSTC_BOOTSTRAP=1 RUSTFLAGS={:?} {command:?}", flags(sanitizer));
-        let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
-        let said = child.stdout.take().context("cargo has no output")?;
-        for line in BufReader::new(said).lines() {
-            let line = line.context("cargo's output cannot be read")?;
-            println!("{line}");
-            count.add(&line);
-        }
-        passed &= child.wait().context("cargo is gone")?.success();
+        passed &= listened(&mut command, |line| count.add(line))?;
     }
     let Count { passed: tests, failed, ignored } = count;
     let seconds = begun.elapsed().as_secs();

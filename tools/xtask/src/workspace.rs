@@ -1,8 +1,9 @@
 //! What cargo and git know about the tree: crates, rooms, dependencies, files.
 
 use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -139,4 +140,29 @@ pub(crate) fn files(root: &Path) -> Result<Vec<String>> {
     files.sort();
     files.dedup();
     Ok(files)
+}
+
+/// Starts a command and passes on what it says, line by line. Answers whether it succeeded.
+///
+/// # Errors
+/// It cannot be started or read.
+pub(crate) fn listened(command: &mut Command, mut each: impl FnMut(&str)) -> Result<bool> {
+    let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
+    let said = child.stdout.take().context("cargo has no output")?;
+    for line in BufReader::new(said).lines() {
+        let line = line.context("cargo's output cannot be read")?;
+        println!("{line}");
+        each(&line);
+    }
+    Ok(child.wait().context("cargo is gone")?.success())
+}
+
+/// Writes what `--json FILE` asks for, if it does; nothing yet, where a run begins: what an earlier
+/// one came to is not to be taken for it, and whether it can be written is known before hours.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn keep_json(path: Option<&Path>, text: &str) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

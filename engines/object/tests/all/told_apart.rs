@@ -205,8 +205,19 @@ fn scrub_with_a_pause(pool: &TestPool) -> Scrubbed {
     pool.scrub(options, &ScrubControl::default(), |_, _| {}).unwrap()
 }
 
-#[test]
-fn a_chunk_whose_entry_is_in_doubt_is_given_to_nobody_until_it_is_not() {
+/// A pool just opened, with chunks whose entries are in doubt, and what was put there last.
+struct Doubted {
+    pool: TestPool,
+    directory: ZoneTable,
+    chunk: u32,
+    chunks: u64,
+    last: RawPtr,
+    /// Another object, of 60 bytes.
+    kept: RawPtr,
+}
+
+/// What was there is an older state than anything whose order could be told.
+fn doubted() -> Doubted {
     let first = pool(MediumKind::Shm, Parity::P);
     let kept = put(&first, &pattern(9, 60));
     let long = || put(&first, &pattern(1, LONG));
@@ -215,9 +226,7 @@ fn a_chunk_whose_entry_is_in_doubt_is_given_to_nobody_until_it_is_not() {
     let directory = table(&first);
     let chunk = directory.chunk_of(gone.offset()).unwrap();
     let chunks = (LONG as u64).div_ceil(directory.chunk_len());
-    let (place, len) = (directory.chunk_at(chunk), chunks * directory.chunk_len());
     settled(&first);
-    // What was there is an older state than anything whose order could be told.
     let last = forgetting(&first, directory.entry_at(chunk), || {
         for _ in 0..100 {
             let of = long();
@@ -228,6 +237,13 @@ fn a_chunk_whose_entry_is_in_doubt_is_given_to_nobody_until_it_is_not() {
     });
     let pool = reopened(first);
     assert_eq!(scrub(&pool).undecided, chunks);
+    Doubted { pool, directory, chunk, chunks, last, kept }
+}
+
+#[test]
+fn a_chunk_whose_entry_is_in_doubt_is_given_to_nobody_until_it_is_not() {
+    let Doubted { pool, directory, chunk, chunks, last, kept } = doubted();
+    let (place, len) = (directory.chunk_at(chunk), chunks * directory.chunk_len());
     assert!(get(&pool, last).is_err());
     let bytes = |pool: &TestPool| {
         let mut bytes = vec![0; len as usize];
@@ -304,44 +320,11 @@ fn entries_that_come_back_in_a_replay_are_known_however_often_they_changed() {
     }
 }
 
-/// A pool just opened, with chunks whose entries are in doubt, and what was put there last.
-struct Doubted {
-    pool: TestPool,
-    directory: ZoneTable,
-    chunk: u32,
-    chunks: u64,
-    last: RawPtr,
-}
-
-/// What was there is an older state than anything whose order could be told.
-fn doubted() -> Doubted {
-    let first = pool(MediumKind::Shm, Parity::P);
-    put(&first, &pattern(9, 60));
-    let long = || put(&first, &pattern(1, LONG));
-    let gone = long();
-    first.run(|tx| tx.free(gone)).unwrap();
-    let directory = table(&first);
-    let chunk = directory.chunk_of(gone.offset()).unwrap();
-    let chunks = (LONG as u64).div_ceil(directory.chunk_len());
-    settled(&first);
-    let last = forgetting(&first, directory.entry_at(chunk), || {
-        for _ in 0..100 {
-            let of = long();
-            assert_eq!(directory.chunk_of(of.offset()), Some(chunk));
-            first.run(|tx| tx.free(of)).unwrap();
-        }
-        long()
-    });
-    let pool = reopened(first);
-    assert_eq!(scrub(&pool).undecided, chunks);
-    Doubted { pool, directory, chunk, chunks, last }
-}
-
 /// The page of entries in doubt cannot be read, and comes back from parity: that decides it, also
 /// for whoever has kept the chunks from being used.
 #[test]
 fn entries_in_doubt_are_what_parity_says_once_their_page_is_rebuilt() {
-    let Doubted { pool, directory, chunk, chunks, last } = doubted();
+    let Doubted { pool, directory, chunk, chunks, last, .. } = doubted();
     let page = directory.entry_at(chunk) / PAGE * PAGE;
     pool.medium().poison(page, PAGE, Clear::Able).unwrap();
     assert!(pool.heal_load(page, PAGE));
