@@ -58,8 +58,9 @@ const DOUBT: Site = Site::new("object.bring_back.doubt");
 /// Places remembered whose columns cannot be settled.
 const UNSETTLED_MAX: usize = 1024;
 
-/// Pages beside some columns that are held with them at most.
-pub(crate) const BESIDE_MAX: usize = 256;
+/// Pages beside some columns that are held with them at most. A page of sums is about 256 others,
+/// and a column may go through several such pages.
+pub(crate) const BESIDE_MAX: usize = 4096;
 
 /// Of columns that do not add up: whether anybody tried to settle that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

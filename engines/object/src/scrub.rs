@@ -14,7 +14,7 @@ use holdfast_redundancy::{ColumnId, Pace, Progress, Verdict, Wrong, Zone, verdic
 
 use crate::anew::Differ;
 use crate::blame::Doubt;
-use crate::bring_back::{BESIDE_MAX, Known};
+use crate::bring_back::Known;
 use crate::error::Error;
 use crate::located::Blamed;
 use crate::mend_unit::is_there;
@@ -38,6 +38,8 @@ const STEP_SETTLE: Site = Site::new("object.scrub.step-settle");
 const STEP_REMAKE: Site = Site::new("object.scrub.step-remake");
 /// Looking whether they are what was judged, now that they were read for it.
 const AS_JUDGED: Site = Site::new("object.scrub.as-judged");
+/// How often columns are looked at again since something else was mended that they are judged by.
+const AGAIN_MAX: u32 = 256;
 /// How often columns are looked at that others keep from being settled.
 pub(crate) const HELD_TRIES: u32 = 1_000;
 /// Of these, how often they are looked at again at once.
@@ -474,7 +476,7 @@ impl<M: Medium> Shared<M> {
                     unit.is_some_and(|(_, of)| (col..col + len).contains(&(of / PAGE * PAGE)))
                 };
                 match self.or_stop(self.or_mend(settled, &mut given_up, of_columns, finder))? {
-                    Settled::Again(mended) if again < BESIDE_MAX => {
+                    Settled::Again(mended) if again < AGAIN_MAX => {
                         again += 1;
                         back = if mended == Mended::Nothing { back } else { mended };
                     }

@@ -55,4 +55,5 @@ pub mod object;
 pub mod report;
 pub mod runner;
 pub mod sequences;
+pub mod stacks;
 pub mod tally;

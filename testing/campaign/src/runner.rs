@@ -16,6 +16,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use holdfast_workloads::Rng;
 
+use crate::stacks;
 use crate::tally::{Fault, Tally, Violation};
 
 /// How much to do.
@@ -245,6 +246,8 @@ fn watch(
         }
         let late = lock(clocks).values().find(|(_, since)| since.elapsed() > row.patience).copied();
         if let Some((case, _)) = late {
+            eprintln!("row {}: case {case} took more than {:?}", row.name, row.patience);
+            stacks::tell();
             return hung(case);
         }
     }

@@ -427,3 +427,22 @@ fn a_stray_write_of_a_row_that_ends_in_free_bytes_is_repaired_with_p() {
         f.all_right();
     }
 }
+
+/// Sums of a long object lie on a page of their own, each four bytes for a KiB elsewhere: as parity
+/// says that it was, it is judged with the pages of all these, whose columns do not add up either.
+/// Nothing but free bytes was hit.
+#[test]
+fn a_frame_of_free_bytes_leaves_no_doubt_about_long_objects_over_its_columns() {
+    let options = CreateOptions { size: 45 << 20, parity: Parity::P, ..CreateOptions::default() };
+    let pool = create_with(MediumKind::Shm, &options);
+    let bytes = pattern(1, 3 << 20);
+    let of = put(&pool, &bytes);
+    let zone = Zone::new(pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap(), 0);
+    let last = zone.map(|zone| zone.at(zone.data_rows() - 1, 0)).unwrap();
+    pool.medium().stray(last, &pattern(2, 2 << 20)).unwrap();
+    let done = pool.scrub(ScrubOptions::default(), &ScrubControl::default(), |_, _| {}).unwrap();
+    assert!(done.repaired > 0);
+    assert_eq!((done.lost, done.undecided), (0, 0), "{:?}", done.report.findings.last());
+    assert!(pool.check(|_, _| {}).unwrap().is_clean());
+    assert_eq!(get(&pool, of).unwrap(), bytes);
+}
