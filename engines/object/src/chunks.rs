@@ -98,7 +98,7 @@ impl<M: Medium> Shared<M> {
             Err(error) => {
                 // Records of slots may be durable: nobody may write there unlogged before they are
                 // complete.
-                self.note_freed(self.numbers.next());
+                self.note_freed(self.numbers.next() - 1);
                 self.put_back(zone, chunk, &before);
                 Err(error)
             }

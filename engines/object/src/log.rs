@@ -4,11 +4,26 @@ use holdfast_logs::{Lane, LogError, RecordBuilder};
 use holdfast_pmem::{Medium, PAGE};
 use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_txn::{Result, TxError};
+use std::time::Duration;
 
 use crate::shared::Shared;
 
-/// Rounds a committer waits for room before it gives the transaction up and runs it again.
-const ROUNDS: u32 = 1_000_000;
+/// Rounds a committer waits for others before it gives the transaction up and runs it again.
+const ROUNDS: u32 = 20_000;
+/// Of these, those in which it looks again at once.
+const YIELDS: u32 = 1_000;
+/// Time between the others: to give way costs no time where nobody wants it, and a time slice where
+/// somebody does.
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// Lets others go on, of whom one does what is waited for.
+fn give_way(rounds: u32) {
+    if rounds <= YIELDS {
+        holdfast_sync::thread::yield_now();
+    } else {
+        holdfast_sync::thread::sleep(PAUSE);
+    }
+}
 
 impl<M: Medium> Shared<M> {
     /// Holds log lane `lane`; only a repair of its pages can make this wait.
@@ -28,14 +43,19 @@ impl<M: Medium> Shared<M> {
         let (file, mine) = (self.is_file(), lane.id());
         let wait = || {
             rounds += 1;
-            if file && self.reclaim().is_err() {
+            // Once a commit has stayed unstored, no watermark passes it.
+            if self.is_read_only() || file && self.reclaim().is_err() {
                 return false;
             }
             self.settle_others(mine);
-            holdfast_sync::thread::yield_now();
+            give_way(rounds);
             rounds < ROUNDS
         };
-        lane.reserve(&self.m, &self.numbers, record.len(), wait).map_err(|e| self.log_error(e))
+        let room = lane.reserve(&self.m, &self.numbers, record.len(), wait);
+        room.map_err(|error| match error {
+            LogError::GaveUp if self.is_read_only() => TxError::ReadOnly,
+            error => self.log_error(error),
+        })
     }
 
     /// Writes a record under `number` and makes it durable (F1, or F0 of an intent). `stores` is
@@ -86,9 +106,13 @@ impl<M: Medium> Shared<M> {
     /// Waits until a durable watermark covers `number`: recovery will not replay it any more. The
     /// caller holds no number.
     pub(crate) fn cover(&self, lane: &mut Lane<'_>, number: u64) -> Result<()> {
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
             if self.numbers.durable() >= number {
                 return Ok(());
+            }
+            // Once a commit has stayed unstored, no watermark passes it.
+            if self.is_read_only() {
+                return Err(TxError::ReadOnly);
             }
             if self.is_file() {
                 self.reclaim()?;
@@ -97,7 +121,7 @@ impl<M: Medium> Shared<M> {
             } else {
                 // Another lane's commit is under way; it does not wait for this one.
                 self.settle_others(lane.id());
-                holdfast_sync::thread::yield_now();
+                give_way(round);
             }
         }
         Err(TxError::Conflict)

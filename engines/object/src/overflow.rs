@@ -203,12 +203,14 @@ impl<M: Medium> Shared<M> {
 
     /// Step d for all chunks whose commit a durable watermark covers. Whether any are left.
     pub(crate) fn retire_log_chunks(&self) -> Result<bool> {
+        let retiring = || self.retiring.lock().unwrap_or_else(PoisonError::into_inner);
+        if retiring().is_empty() {
+            return Ok(false);
+        }
+        // This waits for a lane, whose holder may wait for one that adds to the list.
+        self.spread_watermark()?;
         let due: Vec<LogChunks> = {
-            let mut retiring = self.retiring.lock().unwrap_or_else(PoisonError::into_inner);
-            if retiring.is_empty() {
-                return Ok(false);
-            }
-            self.spread_watermark()?;
+            let mut retiring = retiring();
             let durable = self.numbers.durable();
             let all = core::mem::take(&mut *retiring);
             let (due, later) =
@@ -225,7 +227,7 @@ impl<M: Medium> Shared<M> {
             }
             left = rest;
         }
-        let mut retiring = self.retiring.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut retiring = retiring();
         retiring.extend(left);
         self.retiring_count.store(retiring.len(), Ordering::Relaxed);
         done.map(|()| !retiring.is_empty())

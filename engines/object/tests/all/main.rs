@@ -36,6 +36,7 @@ mod stale;
 mod strays;
 mod told_apart;
 mod trials;
+mod unending;
 mod views;
 mod whole;
 mod within;
