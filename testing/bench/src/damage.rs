@@ -254,7 +254,7 @@ fn note(
     (of_ours, theirs): (&Sum, Option<&Sum>),
     done: &[u64; SORTS.len()],
 ) -> anyhow::Result<()> {
-    if let Some(path) = &o.ledger {
+    if let (Some(path), Some(begun)) = (&o.ledger, &o.begun) {
         let named = |whose: &str, figures: &[(&str, u64)]| {
             let name = |(what, count): &(&str, u64)| (format!("{whose}: {what}"), *count);
             figures.iter().map(name).collect::<Vec<_>>()
@@ -267,7 +267,7 @@ fn note(
         }
         all.extend(SORTS.iter().zip(done).map(|(sort, count)| (format!("damage: {sort}"), *count)));
         let row = Row {
-            commit: o.begun.commit(),
+            commit: begun.commit(),
             // Without the other side it is another thing, and no goal counts it.
             method: format!("bench {NAME}{}", if theirs.is_some() { "" } else { " alone" }),
             how: format!("seed {}{}", o.seed, theirs.map_or_else(String::new, |_| of_theirs_is())),

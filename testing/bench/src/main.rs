@@ -153,9 +153,9 @@ pub(crate) struct Options {
     /// libpmemobj, if it could be loaded.
     #[arg(skip)]
     shim: Option<foreign::pmemobj::Shim>,
-    /// What the source was before anything was run.
-    #[arg(skip = Box::new(Begun::now()))]
-    begun: Box<Begun>,
+    /// What the source was before anything was run, if that is to be noted.
+    #[arg(skip)]
+    begun: Option<Box<Begun>>,
 }
 
 /// A goal was missed, or could not be judged.

@@ -82,6 +82,11 @@ fn check(o: &Options) -> anyhow::Result<()> {
 /// Runs everything. Answers the number of goals missed, or asked for and not judged.
 pub(crate) fn run(mut o: Options) -> anyhow::Result<u32> {
     check(&o)?;
+    if let Some(path) = &o.ledger {
+        // Before the minutes that it takes.
+        holdfast_evidence::append(path, &[])?;
+        o.begun = Some(Box::new(holdfast_evidence::Begun::with_this_program()?));
+    }
     let place = Place::make(&o.dir).context("--dir")?;
     o.dir = place.path().to_owned();
     let mut report = Report::of(o.alone);

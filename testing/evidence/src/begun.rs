@@ -10,13 +10,22 @@ use anyhow::{Context, Result, ensure};
 /// anything is built or run, and passes it on to whoever notes what came of it: what is committed
 /// in the meantime is not what ran.
 #[derive(Debug, Clone)]
-pub struct Begun(String);
+pub struct Begun {
+    source: String,
+    folder: PathBuf,
+}
 
 impl Begun {
     /// Begins with the source in the folder this program was started in.
     #[must_use]
     pub fn now() -> Self {
-        Self(source(Path::new(".")))
+        Self::at(Path::new("."))
+    }
+
+    /// Begins with the source in a folder.
+    #[must_use]
+    pub fn at(folder: &Path) -> Self {
+        Self { source: source(folder), folder: folder.to_path_buf() }
     }
 
     /// Begins with the program that asks: it may have been built long ago, and the source be
@@ -38,27 +47,28 @@ impl Begun {
 
     /// Begins with a program that somebody else has built, who says of what.
     #[must_use]
-    pub const fn built_of(commit: String) -> Self {
-        Self(commit)
+    pub fn built_of(commit: String) -> Self {
+        Self { source: commit, folder: PathBuf::from(".") }
     }
 
     /// The commit and the tree of the source: `unknown` without git. The tree is the same for all
     /// commits with the same content.
     #[must_use]
     pub fn commit(&self) -> String {
-        self.0.clone()
+        self.source.clone()
     }
 
     /// The same for what is built only now, long after the beginning: marked as changed if the
     /// source is another one by now.
     #[must_use]
     pub fn commit_now(&self) -> String {
-        self.against(&source(Path::new(".")))
+        self.against(&source(&self.folder))
     }
 
     fn against(&self, now: &str) -> String {
-        let (commit, rest) = self.0.split_at(self.0.find(' ').unwrap_or(self.0.len()));
-        let is_marked = now == self.0 || commit.ends_with('+');
+        let end = self.source.find(' ').unwrap_or(self.source.len());
+        let (commit, rest) = self.source.split_at(end);
+        let is_marked = now == self.source || commit.ends_with('+');
         if is_marked { self.commit() } else { format!("{commit}+{rest}") }
     }
 }
@@ -84,14 +94,17 @@ fn source(folder: &Path) -> String {
         let output = Command::new("git").arg("-C").arg(folder).args(words).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    let Some(commit) = git(&["rev-parse", "--short", "HEAD"]) else {
+    // All of it, wherever in it this is; but the list itself is changed by being added to, and who
+    // commits it has changed nothing else.
+    let but = ":(top,exclude)docs/evidence.md";
+    let last = git(&["rev-list", "--max-count=1", "HEAD", "--", ":/", but]);
+    let last = last.filter(|last| !last.is_empty()).unwrap_or_else(|| "HEAD".to_owned());
+    let Some(commit) = git(&["rev-parse", "--short=10", &last]) else {
         return "unknown".to_owned();
     };
-    // All of it, wherever in it this is; but the list itself is changed by being added to.
-    let but = ":(top,exclude)docs/evidence.md";
     let changed = git(&["status", "--porcelain", "--", ":/", but]);
     let changed = if changed.is_some_and(|changed| changed.is_empty()) { "" } else { "+" };
-    let tree = git(&["rev-parse", "--short", "HEAD^{tree}"]);
+    let tree = git(&["rev-parse", "--short=10", &format!("{last}^{{tree}}")]);
     let tree = tree.map_or_else(String::new, |tree| format!(" tree {tree}"));
     format!("{commit}{changed}{tree}")
 }
@@ -147,7 +160,7 @@ mod tests {
     }
 
     fn begun(folder: &Path) -> Begun {
-        Begun(source(folder))
+        Begun::at(folder)
     }
 
     #[test]
@@ -191,6 +204,23 @@ mod tests {
         std::fs::write(folder.join("source"), "another").unwrap();
         assert!(source(folder).contains("+ tree "));
         assert!(source(&docs).contains("+ tree "), "from below as well");
+    }
+
+    #[test]
+    fn who_commits_the_list_alone_has_no_other_source() {
+        let folder = repository();
+        let folder = folder.path();
+        commit(folder, "one");
+        let run = begun(folder);
+        std::fs::create_dir(folder.join("docs")).unwrap();
+        std::fs::write(folder.join("docs/evidence.md"), "rows").unwrap();
+        git(folder, &["add", "--all"]);
+        git(folder, &["commit", "--quiet", "--message", "the list"]);
+        assert_eq!(begun(folder).commit(), run.commit());
+        assert_eq!(run.commit_now(), run.commit());
+        commit(folder, "two");
+        assert_ne!(begun(folder).commit(), run.commit());
+        assert!(run.commit_now().contains('+'), "{}", run.commit_now());
     }
 
     #[test]

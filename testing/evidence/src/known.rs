@@ -10,6 +10,9 @@ use crate::Row;
 const GONE: &[(&str, &str)] =
     &[("6d66ca4", "was in no branch any more when the list was committed first, with 90d58f0")];
 
+/// Digits of a commit that each row has.
+const SHORT: usize = 7;
+
 impl Row {
     /// Whether its source is a commit, as it ran, and was not lost since.
     #[must_use]
@@ -24,6 +27,12 @@ impl Row {
     #[must_use]
     pub fn source(&self) -> &str {
         self.commit.split([' ', '+']).next().unwrap_or_default()
+    }
+
+    /// As much of the commit as all rows have: how short it is noted differs from clone to clone.
+    pub(crate) fn short_source(&self) -> &str {
+        let source = self.source();
+        source.get(..SHORT).unwrap_or(source)
     }
 }
 
@@ -48,6 +57,12 @@ mod tests {
     #[test]
     fn a_source_is_told_without_its_mark_and_tree() {
         assert_eq!(["abc", "abc tree 1", "abc+ tree 1"].map(|it| of(it).source().len()), [3; 3]);
+    }
+
+    #[test]
+    fn a_source_is_the_same_however_short_it_is_noted() {
+        let short = |commit| of(commit).short_source().len();
+        assert_eq!(["abcdef7 tree 1", "abcdef78+ tree 1", "abc"].map(short), [7, 7, 3]);
     }
 
     #[test]

@@ -50,12 +50,12 @@ mod page;
 pub mod stop;
 
 pub use begun::Begun;
-pub use goals::{LOOM_MODELS, unlisted};
+pub use goals::{LOOM_MODELS, least, unlisted};
 pub use mended::open;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -90,6 +90,9 @@ pub struct Row {
 /// without them.
 pub const SHARE: &str = " in 1000";
 
+/// Figure: how many were asked for, of a run that ended with what it found.
+pub const ASKED: &str = "asked for";
+
 impl Row {
     /// Whether nothing was wrong.
     #[must_use]
@@ -117,12 +120,17 @@ impl Row {
     }
 
     pub(crate) fn is_long(&self) -> bool {
-        self.how.split(", ").any(|part| part == "tier long")
+        mended::part(&self.how, "tier long").is_some()
     }
 
     /// The one case that was run, if it was not all.
     pub(crate) fn case(&self) -> Option<&str> {
-        self.how.split(", ").find_map(|part| part.strip_prefix("case "))
+        mended::part(&self.how, "case ")?.strip_prefix("case ")
+    }
+
+    /// Whether somebody stopped it.
+    pub(crate) fn was_stopped(&self) -> bool {
+        mended::part(&self.how, "stopped ").is_some()
     }
 
     /// Whether nothing was left out, or drawn that could be gone through.
@@ -173,10 +181,23 @@ pub fn append(path: &Path, rows: &[Row]) -> Result<()> {
         }
     };
     page.rows.extend(rows.iter().map(page::plain));
+    let text = page.text();
+    // What could not be read again would be lost with all that is there.
+    Page::parse(&text).context("a row that is no run was to be added")?;
+    replace(path, &text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Puts a text in place of a file, also where a link leads to it, with the rights that it has.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     let part = path.with_extension("part");
-    std::fs::write(&part, page.text())
-        .and_then(|()| std::fs::rename(&part, path))
-        .with_context(|| format!("cannot write {}", path.display()))
+    let mut file = File::create(&part)?;
+    if let Ok(about) = std::fs::metadata(&path) {
+        file.set_permissions(about.permissions())?;
+    }
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&part, &path)
 }
 
 #[cfg(test)]
@@ -239,6 +260,31 @@ mod tests {
         append(&path, &[row(4)]).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.contains("| a b: 1; a c: 2 |"), "{text}");
+    }
+
+    #[test]
+    fn a_file_behind_a_link_keeps_its_rights() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("evidence.md"), folder.path().join("link.md"));
+        append(&path, &[row(3)]).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        append(&link, &[row(4)]).unwrap();
+        assert!(link.is_symlink());
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains("| m | 2 | 7 |"), "{text}");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_row_that_could_not_be_read_again_is_not_added() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("evidence.md");
+        append(&path, &[row(3)]).unwrap();
+        let before = std::fs::read_to_string(&path).unwrap();
+        assert!(append(&path, &[row(1 << 50)]).is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
     }
 
     #[test]

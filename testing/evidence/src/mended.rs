@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{Row, is_meant};
+use crate::{ASKED, Row, is_meant};
 
 /// Methods whose schedule is left to chance: threads, signals, a machine. Their seed says what is
 /// done, and not when.
@@ -42,7 +42,13 @@ pub fn open(rows: &[Row]) -> Vec<&Row> {
 /// Whether later rows show that what was wrong in one is mended.
 fn is_mended(bad: &Row, later: &[Row]) -> bool {
     if !is_chance(bad) {
-        return later.iter().any(|row| row.is_clean() && repeats(row, bad));
+        if later.iter().any(|row| row.is_clean() && repeats(row, bad)) {
+            return true;
+        }
+        // Other files make other inputs of the same numbers: then chance decides.
+        if part(&bad.how, "corpus ").is_none() {
+            return false;
+        }
     }
     // As long as the method finds something, what was clean in between shows nothing.
     let found = |row: &Row| row.method == bad.method && !row.is_clean();
@@ -62,7 +68,7 @@ fn is_chance(row: &Row) -> bool {
 fn stands_for(row: &Row, older: &Row) -> bool {
     row.method == older.method
         && row.is_known()
-        && row.source() != older.source()
+        && row.short_source() != older.short_source()
         && is_all_of(&what(&row.how), &what(&older.how))
         && (row.is_long() || !older.is_long())
         && row.case().is_none_or(|case| older.case() == Some(case))
@@ -76,14 +82,20 @@ fn repeats(row: &Row, older: &Row) -> bool {
         (Some((from, to)), Some((older_from, older_to))) => from <= older_from && to >= older_to,
         _ => true,
     };
+    // Of which files inputs were made; before that was noted, nobody knows.
+    let corpus = |how| part(how, "corpus ");
+    // What stopped where it found something was to do this much.
+    let asked = older.figures.get(ASKED).copied().unwrap_or(older.count / 2);
     stands_for(row, older)
         && seed(&row.how) == seed(&older.how)
+        && corpus(&row.how) == corpus(&older.how)
         && covers
-        && row.count >= older.count / 2
+        && row.count >= asked
 }
 
 /// Parts of how a row was run that name nothing it was run on.
-const OTHERS: [&str; 7] = ["seed ", "tier ", "case ", "inputs ", "told ", "stopped ", "peer "];
+const OTHERS: [&str; 8] =
+    ["seed ", "tier ", "case ", "inputs ", "corpus ", "told ", "stopped ", "peer "];
 
 /// Of how a row was run, what it was run on or of: file systems, crates; none if of all.
 fn what(how: &str) -> BTreeSet<&str> {
@@ -97,20 +109,24 @@ fn is_all_of(later: &BTreeSet<&str>, before: &BTreeSet<&str>) -> bool {
     later.is_empty() || !before.is_empty() && later.is_superset(before)
 }
 
+/// Of how a row was run, the part that begins so.
+pub(crate) fn part<'a>(how: &'a str, word: &str) -> Option<&'a str> {
+    how.split(", ").find(|part| part.starts_with(word))
+}
+
 /// What it was told besides, such as which tests to leave out.
-fn told(how: &str) -> Option<&str> {
-    how.split(", ").find(|part| part.starts_with("told "))
+pub(crate) fn told(how: &str) -> Option<&str> {
+    part(how, "told ")
 }
 
 /// The seed that a row was run with; all that is said of how, where none is named.
 fn seed(how: &str) -> &str {
-    how.split(", ").find(|part| part.starts_with("seed ")).unwrap_or(how)
+    part(how, "seed ").unwrap_or(how)
 }
 
 /// Of `inputs 5 to 9`, the numbers.
 pub(crate) fn inputs(how: &str) -> Option<(u64, u64)> {
-    let (from, to) =
-        how.split(", ").find_map(|part| part.strip_prefix("inputs "))?.split_once(" to ")?;
+    let (from, to) = part(how, "inputs ")?.strip_prefix("inputs ")?.split_once(" to ")?;
     Some((from.parse().ok()?, to.parse().ok()?))
 }
 
@@ -231,6 +247,38 @@ mod tests {
         let then = |inputs| count(&[fuzz("abc", "5 to 9", 1), fuzz("def", inputs, 0)]);
         assert_eq!(then("0 to 9"), 0);
         assert_eq!((then("0 to 8"), then("6 to 90")), (1, 1));
+    }
+
+    #[test]
+    fn inputs_of_another_corpus_are_other_inputs() {
+        let fuzz = |commit: &str, corpus: &str, count, violations| Row {
+            method: "fuzz open".to_owned(),
+            count,
+            ..of(commit, &format!("seed 2, corpus {corpus}, inputs 0 to 90"), violations)
+        };
+        let then =
+            |corpus, count| open(&[fuzz("abc", "1a", 90, 1), fuzz("def", corpus, count, 0)]).len();
+        assert_eq!(then("1a", 90), 0, "the same inputs");
+        assert_eq!((then("2b", 90), then("2b", 270)), (1, 0), "others: thrice as many");
+    }
+
+    #[test]
+    fn what_stopped_where_it_found_something_is_done_to_its_end() {
+        let row = |commit: &str, count, violations| Row {
+            method: "models shuttle rings".to_owned(),
+            count,
+            ..of(commit, "seed 1", violations)
+        };
+        let mut bad = row("abc", 70, 1);
+        bad.figures.insert(ASKED.to_owned(), 500);
+        assert_eq!(count(&[bad.clone(), row("def", 50, 0)]), 1, "it did not get there");
+        assert_eq!(count(&[bad, row("def", 500, 0)]), 0);
+    }
+
+    #[test]
+    fn the_same_commit_with_a_digit_more_is_no_other() {
+        let bad = of("abcdef7 tree 1", "seed 1", 1);
+        assert_eq!(count(&[bad, of("abcdef78 tree 1", "seed 1", 0)]), 1);
     }
 
     #[test]

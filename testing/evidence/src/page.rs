@@ -6,10 +6,13 @@ use std::fmt::Write;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::goals::{Done, GOALS};
+use crate::mended::inputs;
 use crate::{Row, SHARE, open};
 
 /// No run counts as far: the sum of as many rows as there can be is a number still.
 const NUMBER_END: u64 = 1 << 48;
+/// Inputs that may be under way when a run ends.
+const UNDER_WAY: u64 = 1 << 10;
 
 const OPENING: &str = "\
 # What was run
@@ -32,9 +35,10 @@ const GOALS_WORDS: &str = "\
 What all runs together should come to, and what they have. Runs count in which nothing was wrong, of
 a source that is in the history; of those that were done again of the same source with the same
 seeds the largest, and no numbered input twice. Where all of something is wanted, the newest run of
-each method counts, whatever it found. Different images or sequences are those of the largest run of
-each method: another may have met the same ones. A `-` in the columns that must be zero stands for a
-method that cannot see such a thing.
+each method counts, whatever it found, against what there is in the source as it is now. A method
+has a run if nothing of it was left out: of campaigns that is one of the long tier. Different images
+or sequences are those of the largest run of each method: another may have met the same ones. A `-`
+in the columns that must be zero stands for a method that cannot see such a thing.
 ";
 const GOALS_EARLIER: &str = "\
 What all runs together should come to, and what they have. A `-` in the columns that must be zero
@@ -48,6 +52,12 @@ one that was done again of the same source with the same seeds once; where all o
 wanted, the newest run of each method, whatever it found. Different images or sequences are those of
 the largest run of each method: another may have met the same ones. A `-` in the columns that must
 be zero stands for a method that cannot see such a thing.
+What all runs together should come to, and what they have. Runs count in which nothing was wrong, of
+a source that is in the history; of those that were done again of the same source with the same
+seeds the largest, and no numbered input twice. Where all of something is wanted, the newest run of
+each method counts, whatever it found. Different images or sequences are those of the largest run of
+each method: another may have met the same ones. A `-` in the columns that must be zero stands for a
+method that cannot see such a thing.
 ";
 const GOALS_TABLE: &str = "| figure | wanted | reached | done | counted of |";
 const OPEN: &str =
@@ -221,6 +231,14 @@ fn row(line: &str) -> Result<Row> {
         number.with_context(|| format!("no number of anything that was run: {text}"))
     };
     let seen = |text: &str| if text == "-" { Ok(None) } else { number(text).map(Some) };
+    let numbered = how.split(", ").any(|part| part.starts_with("inputs "));
+    if numbered {
+        // Those under way when it was stopped have numbers and are not counted.
+        let (from, to) = inputs(how).context("no numbers of inputs")?;
+        let of = to.checked_sub(from).filter(|_| to < NUMBER_END).context("no such inputs")?;
+        let left = of.checked_sub(number(count)?).context("more than its inputs")?;
+        ensure!(left <= UNDER_WAY, "{left} of its inputs were not run");
+    }
     let mut named = BTreeMap::new();
     for part in figures.split("; ").filter(|part| !part.is_empty()) {
         let (name, value) = part.rsplit_once(": ").context("a figure without a value")?;
@@ -355,5 +373,19 @@ mod tests {
         let end = format!("| {NUMBER_END} |");
         assert!(Page::parse(&text.replace("| 4096 |", &end)).is_err(), "sums would have no room");
         assert!(Page::parse("").is_err());
+    }
+
+    #[test]
+    fn inputs_are_as_many_as_were_run() {
+        let mut page = page();
+        let mut of = |how: &str| {
+            page.rows.iter_mut().for_each(|row| (row.how, row.count) = (how.to_owned(), 5));
+            Page::parse(&page.text()).is_ok()
+        };
+        assert!(of("seed 1, inputs 0 to 5") && of("seed 1, inputs 7 to 14"));
+        let refused = ["9 to 4", "0 to 100000000", "0 to 4", "0 to 18446744073709551615", "all"];
+        for inputs in refused {
+            assert!(!of(&format!("seed 1, inputs {inputs}")), "{inputs}");
+        }
     }
 }

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
+use holdfast_codes::crc32c;
 use holdfast_evidence::{Begun, Row, stop};
 use holdfast_fuzz::storm::{self, Plan, Storm, Until};
 use holdfast_fuzz::{Target, drive, find, memory, targets};
@@ -200,9 +201,11 @@ impl Storming {
         };
         let begun = Instant::now();
         let plan = self.plan()?;
+        let corpora = plan.targets.iter().map(|(_, inputs)| fingerprint(inputs));
+        let corpora: Vec<u32> = corpora.collect();
         stop::listen();
         let all = storm::run(plan).map_err(|error| error.to_string())?;
-        let rows = self.rows(&all, &source);
+        let rows = self.rows(&all, &corpora, &source);
         let said = if self.json {
             rows.iter().zip(&all).try_for_each(|(row, done)| {
                 let found: Vec<_> = done.finding.iter().map(ToString::to_string).collect();
@@ -263,18 +266,29 @@ impl Storming {
         })
     }
 
-    fn rows(&self, all: &[Storm], source: &Begun) -> Vec<Row> {
-        let row = |done: &Storm| Row {
+    fn rows(&self, all: &[Storm], corpora: &[u32], source: &Begun) -> Vec<Row> {
+        let row = |(done, corpus): (&Storm, &u32)| Row {
             commit: source.commit(),
             method: format!("fuzz {}", done.target.name),
-            how: format!("seed {}, inputs {} to {}", self.seed, self.from, done.next),
+            how: format!(
+                "seed {}, corpus {corpus:08x}, inputs {} to {}",
+                self.seed, self.from, done.next
+            ),
             count: done.runs,
             violations: done.finding.is_some().into(),
             seconds: done.time.as_secs(),
             ..Row::default()
         };
-        all.iter().map(row).collect()
+        all.iter().zip(corpora).map(row).collect()
     }
+}
+
+/// Of which files inputs are made: those of the same numbers are the same as long as these are.
+fn fingerprint(inputs: &[Vec<u8>]) -> u32 {
+    inputs.iter().fold(0, |sum, input| {
+        let len = (input.len() as u64).to_le_bytes();
+        crc32c(crc32c(sum, &len), input)
+    })
 }
 
 fn named(name: &str) -> Result<&'static Target, String> {

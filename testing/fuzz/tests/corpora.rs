@@ -11,9 +11,10 @@ use holdfast_fuzz::{drive, find, memory, targets};
 #[global_allocator]
 static MEMORY: memory::Counting = memory::Counting;
 
-/// What a variable says, if it is a number.
+/// What a variable says, if it is set. Another word than a number is no number to go on without.
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
+    let said = std::env::var_os(name)?.into_string().unwrap_or_default();
+    Some(said.parse().unwrap_or_else(|_| panic!("{name} is no number: {said:?}")))
 }
 
 fn holds(name: &str) {

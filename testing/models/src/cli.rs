@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -23,7 +24,8 @@ const VARIANTS: usize = 5;
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask models", version)]
 pub(crate) struct Cli {
-    /// Schedules to draw for each harness; without it, as many as CI has time for.
+    /// Schedules to draw for each harness, in batches of 50; without it, as many as CI has time
+    /// for.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) schedules: Option<u64>,
     /// Seed of everything that is drawn.
@@ -33,7 +35,7 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "NAME")]
     pub(crate) only: Vec<String>,
     /// Run one drawn schedule again, as a finding says: `HARNESS:WRONG:SCHEDULER:SEED`.
-    #[arg(long, value_name = "SCHEDULE")]
+    #[arg(long, value_name = "SCHEDULE", conflicts_with_all = ["ledger", "schedules", "only"])]
     pub(crate) replay: Option<String>,
     /// Say what each wrong variant was convicted of.
     #[arg(long)]
@@ -149,6 +151,10 @@ pub(crate) fn enough(name: &str, count: usize) -> Result<()> {
 
 /// Runs `models` of `checker` and says what became of them.
 pub(crate) fn run(cli: &Cli, checker: &str, models: fn(&Cli) -> Result<Report>) -> ExitCode {
+    if let Some(name) = meddles(std::env::vars_os().map(|(name, _)| name)) {
+        println!("models: {} is set, which changes what a checker runs: unset it", name.display());
+        return ExitCode::from(USAGE);
+    }
     let begun = cli.built_of.clone().map_or_else(Begun::now, Begun::built_of);
     // Whoever starts this program has nobody read what it says of what is convicted: on the other
     // stream. And hours are not spent on what cannot be noted.
@@ -192,6 +198,15 @@ pub(crate) fn run(cli: &Cli, checker: &str, models: fn(&Cli) -> Result<Report>) 
         }
     }
     if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The first of these variables of the environment that a checker goes by, whatever it is told
+/// here: such a one may end it early, or give each batch the same seed.
+fn meddles(mut names: impl Iterator<Item = OsString>) -> Option<OsString> {
+    names.find(|name| {
+        let name = name.to_string_lossy();
+        name.starts_with("LOOM_") || name.starts_with("SHUTTLE_")
+    })
 }
 
 thread_local! {
@@ -238,6 +253,19 @@ mod tests {
             let refused = asked(&["--only", "numbers", "--only", other]).unwrap_err().to_string();
             assert_eq!(refused, format!("no harness `{other}`; there are numbers, columns"));
         }
+    }
+
+    #[test]
+    fn what_a_checker_would_go_by_instead_is_noticed() {
+        let found = |names: &[&str]| meddles(names.iter().map(OsString::from)).is_some();
+        assert!(found(&["HOME", "SHUTTLE_RANDOM_SEED"]) && found(&["LOOM_MAX_DURATION"]));
+        assert!(!found(&["HOME", "BLOOM_X"]));
+    }
+
+    #[test]
+    fn one_batch_again_is_no_run_to_be_noted() {
+        assert!(cli(&["--replay", "numbers:0:pct:1"]).is_ok());
+        assert!(cli(&["--replay", "numbers:0:pct:1", "--ledger", "list.md"]).is_err());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A step whose crate or file does not exist yet is left out and the summary says so. The whole run
 //! must stay below [`BUDGET`] on a machine with two cores.
 
-mod skips;
+pub(crate) mod skips;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
@@ -82,6 +82,11 @@ const STEPS: &[Step] = &[
            ..step("libfuzzer", Run::Cargo(&["clippy", "--locked", "--target-dir", "target",
                                             "--manifest-path", "testing/fuzz/fuzz/Cargo.toml",
                                             "--", "-D", "warnings"])) },
+    // What the sanitizers are tried on, which is no part of the workspace either.
+    Step { needs: Needs::File("tools/xtask/planted/Cargo.toml"),
+           ..step("planted", Run::Cargo(&["clippy", "--locked", "--target-dir", "target",
+                                          "--manifest-path", "tools/xtask/planted/Cargo.toml",
+                                          "--", "-D", "warnings"])) },
     Step { variables: &[("RUSTDOCFLAGS", "-D warnings")],
            ..step("doc", Run::Cargo(&["doc", "--workspace", "--no-deps"])) },
     // The programs in C are among the tests; built for them alone, much would be built twice.
@@ -128,6 +133,9 @@ pub(crate) fn run(
         let names: Vec<_> = STEPS.iter().map(|step| step.name).collect();
         bail!(Misuse(format!("no step {name}; the steps are: {}", names.join(", "))));
     }
+    // What an earlier run left there says nothing of this one, and hours are not spent on what
+    // cannot be kept.
+    keep_json(json, "")?;
     // Asked now: the tests may build this program anew; the system has no name for this one then.
     let own = std::env::current_exe().context("cannot find this program again")?;
     let seed = seed(&workspace.root);
@@ -403,6 +411,15 @@ mod tests {
             (&told["steps"][0]["skips"], &told["steps"][1]["outcome"]),
             (&2.into(), &"failed".into())
         );
+    }
+
+    /// One that is not there is left out, and the run passes: so none may go by a wrong name.
+    #[test]
+    fn what_each_step_needs_is_in_this_workspace() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let workspace = Workspace::read(&root).unwrap();
+        let absent = STEPS.iter().filter_map(|step| missing(step.needs, &workspace));
+        assert_eq!(absent.collect::<Vec<_>>(), Vec::<&str>::new());
     }
 
     #[test]

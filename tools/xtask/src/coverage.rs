@@ -117,14 +117,7 @@ struct Tools {
 
 /// Counts. Exits with 1 if a run failed or too few were taken, with 8 if it cannot be done here.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
-    let tools = match tools() {
-        Ok(tools) => tools,
-        Err(why) => {
-            println!("coverage: cannot be run here: {why:#}");
-            return Ok(ExitCode::from(CANNOT));
-        }
-    };
-    let (source, begun) = (Begun::now(), Instant::now());
+    let (source, begun) = (Begun::at(root), Instant::now());
     if let Some(path) = &args.ledger {
         holdfast_evidence::append(path, &[])?;
     }
@@ -138,6 +131,13 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         bail!(Misuse(format!("no file that is counted is called {name}: see the list of a run")));
     }
     keep_json(args.json.as_deref(), "")?;
+    let tools = match tools() {
+        Ok(tools) => tools,
+        Err(why) => {
+            println!("coverage: cannot be run here: {why:#}");
+            return Ok(ExitCode::from(CANNOT));
+        }
+    };
     let programs = programs(root)?;
     let mut fine = true;
     if !args.again {
@@ -172,7 +172,8 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     let short: Vec<&Sum> = modules.iter().filter(|sum| !sum.is_enough(WANTED)).collect();
     short.iter().for_each(|sum| println!("coverage: too little of {}", sum.module));
     if let Some(path) = &args.ledger {
-        let mut rows = rows(&modules, &blind, WANTED, (&source, begun.elapsed().as_secs()));
+        let of = (source.commit_now(), begun.elapsed().as_secs());
+        let mut rows = rows(&modules, &blind, WANTED, (&of.0, of.1));
         // Once is enough: the rows are of one run.
         rows.first_mut().into_iter().for_each(|row| row.violations += u64::from(!fine));
         holdfast_evidence::append(path, &rows)?;
@@ -293,14 +294,14 @@ fn rows(
     modules: &[Sum],
     blind: &[&str],
     wanted: Share,
-    (source, seconds): (&Begun, u64),
+    (commit, seconds): (&str, u64),
 ) -> Vec<Row> {
     let seen = |(at, sum): (usize, &Sum)| {
         let files = MODULES.iter().find(|(module, _)| *module == sum.module);
         let blind = blind.iter().filter(|file| files.is_some_and(|it| it.1.contains(file)));
         let blind = blind.count() as u64;
         Row {
-            commit: source.commit(),
+            commit: commit.to_owned(),
             method: format!("coverage {}", sum.module),
             how: HOW.to_owned(),
             count: sum.branches.1,
@@ -613,10 +614,6 @@ mod tests {
         );
     }
 
-    fn source() -> Begun {
-        Begun::built_of("abc".to_owned())
-    }
-
     #[test]
     fn a_file_that_nobody_counted_in_is_told() {
         let mut counts = all(&file(1));
@@ -626,7 +623,7 @@ mod tests {
         let (modules, blind) = told(&counts);
         assert_eq!(blind, [gone, empty]);
         let half = Share { branches: 50.0, regions: 50.0 };
-        let rows = rows(&modules, &blind, half, (&source(), 3));
+        let rows = rows(&modules, &blind, half, ("abc", 3));
         let violations: Vec<u64> = rows.iter().map(|row| row.violations).collect();
         assert_eq!(violations, [1, 1, 0, 0]);
     }
@@ -663,7 +660,7 @@ mod tests {
     #[test]
     fn a_row_says_the_share_of_its_module() {
         let (modules, blind) = told(&all(&file(1)));
-        let rows = rows(&modules, &blind, WANTED, (&source(), 7));
+        let rows = rows(&modules, &blind, WANTED, ("abc", 7));
         assert!(rows.iter().all(|row| row.commit == "abc"), "what the run began with");
         assert_eq!(rows[0].method, "coverage recovery");
         let share = |name: &str| rows[0].figures[&format!("{name}{SHARE}")];
@@ -682,7 +679,7 @@ mod tests {
         let of = |commit: &str, second| {
             let (modules, blind) = told(&all(&file(second)));
             let wanted = Share { branches: 50.0, regions: 75.0 };
-            rows(&modules, &blind, wanted, (&Begun::built_of(commit.to_owned()), 7))
+            rows(&modules, &blind, wanted, (commit, 7))
         };
         let mut list = of("abc", 0);
         assert_eq!(holdfast_evidence::open(&list).len(), MODULES.len());

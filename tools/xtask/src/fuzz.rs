@@ -43,6 +43,7 @@ pub(crate) struct Args {
     seconds: u64,
     /// Run one input of one target and nothing else: a file, or hexadecimal digits.
     #[arg(long, value_name = "FILE|HEX", requires = "target")]
+    #[arg(conflicts_with_all = ["stable", "seconds", "ledger", "keep"])]
     input: Option<String>,
     /// Where the inputs that reach something new are kept [default: below target/fuzz].
     #[arg(long, value_name = "DIR", conflicts_with = "stable")]
@@ -146,7 +147,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     if args.stable {
         return passthrough::start_checked(root, "holdfast-fuzz", &args.storm.words(args));
     }
-    let begun = Begun::now();
+    let begun = Begun::at(root);
     if let Some(path) = &args.ledger {
         holdfast_evidence::append(path, &[])?;
     }
@@ -165,23 +166,36 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let mut all = Vec::new();
+    let (mut all, mut failed) = (Vec::new(), None);
+    let commit = begun.commit_now();
     for target in chosen {
         eprintln!("\n==> {target}, {} s", args.seconds);
-        all.push(one(root, &program, target, args)?);
+        match one(root, &program, target, args) {
+            Ok(ran) => all.push(ran),
+            // What the others found, or will, is told and noted all the same.
+            Err(error) => {
+                eprintln!("fuzz: {target}: {error:#}");
+                failed = Some(error);
+                continue;
+            }
+        }
+        if let Some(path) = &args.ledger {
+            holdfast_evidence::append(path, &rows(&all[all.len() - 1..], &commit))?;
+        }
     }
-    let rows = rows(&all, &begun);
-    if let Some(path) = &args.ledger {
-        holdfast_evidence::append(path, &rows)?;
-    }
+    let rows = rows(&all, &commit);
     let fine = if args.storm.json { objects(&all, &rows) } else { told(&all) };
-    Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    match failed {
+        Some(error) if fine => Err(error),
+        _ if fine => Ok(ExitCode::SUCCESS),
+        _ => Ok(ExitCode::FAILURE),
+    }
 }
 
 /// A row of the list for each target.
-fn rows(all: &[Ran], begun: &Begun) -> Vec<Row> {
+fn rows(all: &[Ran], commit: &str) -> Vec<Row> {
     let row = |ran: &Ran| Row {
-        commit: begun.commit(),
+        commit: commit.to_owned(),
         method: format!("fuzz {}", ran.target),
         how: "libFuzzer, AddressSanitizer".to_owned(),
         count: ran.runs,
@@ -468,7 +482,7 @@ mod tests {
         assert!(told(std::slice::from_ref(&clean)));
         let both = [clean.clone(), Ran { finding: Some(PathBuf::from("input")), ..clean }];
         assert!(!told(&both));
-        let rows = rows(&both, &Begun::built_of("abc".to_owned()));
+        let rows = rows(&both, "abc");
         assert!(objects(&both[..1], &rows[..1]) && !objects(&both, &rows));
         let violations: Vec<u64> = rows.iter().map(|row| row.violations).collect();
         assert_eq!(violations, [0, 1]);

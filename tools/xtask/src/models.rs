@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use holdfast_evidence::Begun;
 
+use crate::Misuse;
 use crate::workspace::cargo;
 
 /// What is built, and where, below the workspace's target folder.
@@ -41,17 +42,19 @@ impl Checker {
 pub(crate) struct Args {
     /// Which checker [default: both].
     checker: Option<Checker>,
-    /// Schedules to draw for each harness; without it, as many as CI has time for.
+    /// Schedules to draw for each harness, in batches of 50; without it, as many as CI has time
+    /// for.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     schedules: Option<u64>,
     /// Seed of everything that is drawn.
-    #[arg(long, default_value_t = 1, value_name = "S")]
-    seed: u64,
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
     /// Only the models or harnesses of these names.
     #[arg(long, value_name = "NAME", requires = "checker")]
     only: Vec<String>,
     /// Run a batch of drawn schedules again, as a finding says.
     #[arg(long, value_name = "SCHEDULE", requires = "checker")]
+    #[arg(conflicts_with_all = ["ledger", "schedules", "only"])]
     replay: Option<String>,
     /// Say what each wrong variant was convicted of.
     #[arg(long)]
@@ -73,10 +76,15 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         Some(checker) => vec![checker],
         None => vec![Checker::Loom, Checker::Shuttle],
     };
+    let drawn = args.seed.is_some() || args.schedules.is_some();
+    if matches!(args.checker, Some(Checker::Loom)) && drawn {
+        let why = "loom plays all there is each time: no --seed and no --schedules";
+        bail!(Misuse(why.to_owned()));
+    }
     // One runs while the next is built: neither has work for all processors all of the time.
     let mut under_way: Option<(Checker, Child)> = None;
     for checker in checkers {
-        let begun = Begun::now();
+        let begun = Begun::at(root);
         let built = build(root, checker);
         if let Some((checker, child)) = under_way.take() {
             let code = end(checker, child)?;
@@ -84,7 +92,8 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
                 return Ok(ExitCode::from(code));
             }
         }
-        under_way = Some((checker, start(root, &built?, &begun, args)?));
+        let commit = begun.commit_now();
+        under_way = Some((checker, start(root, (checker, &built?), &commit, args)?));
     }
     let code = under_way.map_or(Ok(0), |(checker, child)| end(checker, child))?;
     Ok(ExitCode::from(code))
@@ -110,9 +119,14 @@ fn build(root: &Path, checker: Checker) -> Result<PathBuf> {
 }
 
 /// Starts a program, and says of which source it is: it may have waited for another.
-fn start(root: &Path, built: &Path, begun: &Begun, args: &Args) -> Result<Child> {
+fn start(
+    root: &Path,
+    (checker, built): (Checker, &Path),
+    commit: &str,
+    args: &Args,
+) -> Result<Child> {
     let mut program = Command::new(built);
-    program.current_dir(root).args(words(args)).args(["--built-of", &begun.commit()]);
+    program.current_dir(root).args(words(checker, args)).args(["--built-of", commit]);
     if args.replay.is_none() {
         // What is convicted panics; the checker tells of each, and cannot be told not to.
         program.stderr(Stdio::null());
@@ -127,12 +141,14 @@ fn end(checker: Checker, mut child: Child) -> Result<u8> {
     Ok(u8::try_from(code).unwrap_or(1))
 }
 
-/// What the program is told.
-fn words(args: &Args) -> Vec<String> {
-    let mut words = vec!["--seed".to_owned(), args.seed.to_string()];
+/// What the program is told. Of what is drawn, only who draws.
+fn words(checker: Checker, args: &Args) -> Vec<String> {
+    let mut words = Vec::new();
     let mut tell = |name: &str, value: &str| words.extend([name.to_owned(), value.to_owned()]);
-    if let Some(schedules) = args.schedules {
-        tell("--schedules", &schedules.to_string());
+    for (name, number) in [("--seed", args.seed), ("--schedules", args.schedules)] {
+        if let Some(number) = number.filter(|_| matches!(checker, Checker::Shuttle)) {
+            tell(name, &number.to_string());
+        }
     }
     args.only.iter().for_each(|name| tell("--only", name));
     if let Some(schedule) = &args.replay {
@@ -156,14 +172,16 @@ mod tests {
         let args = Args {
             checker: Some(Checker::Shuttle),
             schedules: Some(7),
-            seed: 3,
+            seed: Some(3),
             only: vec!["engine".to_owned()],
             replay: None,
             verdicts: true,
             json: true,
             ledger: None,
         };
-        let told = words(&args).join(" ");
-        assert_eq!(told, "--seed 3 --schedules 7 --only engine --verdicts --json");
+        let told = |checker| words(checker, &args).join(" ");
+        let all = "--seed 3 --schedules 7 --only engine --verdicts --json";
+        assert_eq!(told(Checker::Shuttle), all);
+        assert_eq!(told(Checker::Loom), "--only engine --verdicts --json");
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Args {
 
 /// Runs the test. Exits with 1 if it failed.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
-    let begun = Begun::now();
+    let begun = Begun::at(root);
     if let Some(path) = &args.ledger {
         holdfast_evidence::append(path, &[])?;
     }
@@ -46,7 +46,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         came.deeds,
         if passed { "nothing lost, nothing in the way" } else { "FAILED" }
     );
-    let row = came.row(&begun, started.elapsed().as_secs(), passed);
+    let row = came.row(begun.commit_now(), started.elapsed().as_secs(), passed);
     // What was not built, or found no test, says nothing.
     if let Some(path) = args.ledger.as_ref().filter(|_| came.calls > 0) {
         holdfast_evidence::append(path, std::slice::from_ref(&row))?;
@@ -95,7 +95,7 @@ impl Came {
         self.calls > 0 && self.planted > 0 && self.seen == self.planted && self.wrong.is_empty()
     }
 
-    fn row(&self, begun: &Begun, seconds: u64, passed: bool) -> Row {
+    fn row(&self, commit: String, seconds: u64, passed: bool) -> Row {
         let figures = [
             ("deeds", self.deeds),
             ("done without the call", self.absorbed),
@@ -103,7 +103,7 @@ impl Came {
             ("wrong variants convicted", self.seen),
         ];
         Row {
-            commit: begun.commit(),
+            commit,
             method: METHOD.to_owned(),
             how: "tier long".to_owned(),
             count: self.calls,
@@ -140,11 +140,11 @@ mod tests {
         let Came { deeds, calls, absorbed, planted, seen, .. } = came;
         assert_eq!((deeds, calls, absorbed, planted, seen), (1, 79, 3, 8, 8));
         assert!(came.is_whole());
-        let row = came.row(&Begun::built_of("abc".to_owned()), 5, true);
+        let row = came.row("abc".to_owned(), 5, true);
         assert_eq!((row.count, row.violations, row.figures["deeds"]), (79, 0, 1));
         came.add("wrong: make a pool, call 7 refused (Once): open, answered success");
         assert!(!came.is_whole());
-        let row = came.row(&Begun::built_of("abc".to_owned()), 5, false);
+        let row = came.row("abc".to_owned(), 5, false);
         assert_eq!(row.violations, 1);
     }
 

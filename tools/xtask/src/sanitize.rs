@@ -5,6 +5,7 @@
 //! stores are not looked at, those of everything that is generic over our types are. For `thread`
 //! it is built as well: what orders threads is in there, and unseen it would be no order.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -14,7 +15,10 @@ use clap::ValueEnum;
 use holdfast_evidence::{Begun, Row};
 
 use crate::Misuse;
-use crate::workspace::{Workspace, cargo, keep_json, listened};
+use crate::ci::skips::{self, Kept};
+use crate::workspace::{Workspace, cargo, keep_json};
+
+mod planted;
 
 /// For which machine: a sanitizer needs it said, so that build scripts stay without.
 const MACHINE: &str = "x86_64-unknown-linux-gnu";
@@ -128,7 +132,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
 }
 
 /// What the tests came to under one.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Ran {
     sanitizer: Sanitizer,
     count: Count,
@@ -139,7 +143,7 @@ struct Ran {
 /// What `--json` writes.
 fn object(runs: &[Ran]) -> serde_json::Value {
     let one = |ran: &Ran| {
-        let Count { passed, failed, ignored } = ran.count;
+        let Count { passed, failed, ignored, .. } = ran.count;
         serde_json::json!({
             "sanitizer": ran.sanitizer.name(),
             "passed": ran.passed,
@@ -155,22 +159,27 @@ fn object(runs: &[Ran]) -> serde_json::Value {
 
 /// Runs them under one.
 fn under(sanitizer: Sanitizer, root: &Path, args: &Args) -> Result<Ran> {
-    let (source, begun) = (Begun::now(), Instant::now());
+    let (source, begun) = (Begun::at(root), Instant::now());
     let name = sanitizer.name();
     if args.packages.is_empty() {
         let left_out = OTHERS.iter().chain(skipped(sanitizer));
         left_out.for_each(|(other, why)| println!("sanitize: without {other}: {why}"));
     }
-    let mut count = Count::default();
-    let mut passed = true;
+    let faults = planted::run(sanitizer, root)?;
+    let (mut count, mut kept) = (Count::default(), Kept::default());
+    let mut passed = faults.all_are_seen();
     for mut command in commands(sanitizer, root, args) {
         println!("sanitize: RUSTC_BOOTSTRAP=1 RUSTFLAGS={:?} {command:?}", flags(sanitizer));
-        passed &= listened(&mut command, |line| count.add(line))?;
+        passed &= skips::run((name, &mut command), &mut count, &mut kept)?.success();
     }
-    let Count { passed: tests, failed, ignored } = count;
+    let Count { passed: tests, failed, ignored, .. } = count;
     let seconds = begun.elapsed().as_secs();
     // Words that no test is called by would find nothing, and prove as much.
     passed &= tests > 0;
+    // Once each: some are said again and again.
+    kept.skips.sort();
+    kept.skips.dedup();
+    kept.skips.iter().for_each(|skip| println!("sanitize {name}: skipped: {skip}"));
     println!(
         "sanitize {name}: {tests} tests passed, {failed} failed, {ignored} ignored: {}",
         if passed { "nothing found" } else { "FAILED" }
@@ -178,13 +187,20 @@ fn under(sanitizer: Sanitizer, root: &Path, args: &Args) -> Result<Ran> {
     // What was not built, or found no test, says nothing of the crates.
     if let Some(path) = args.ledger.as_ref().filter(|_| tests + failed > 0) {
         let row = Row {
-            commit: source.commit(),
+            commit: source.commit_now(),
             method: format!("sanitize {name}"),
             how: how(args),
             count: tests,
             // A program that a sanitizer ends tells of no failed test.
             violations: if passed { 0 } else { failed.max(1) },
             seconds,
+            figures: [
+                ("wrong variants", faults.planted),
+                ("wrong variants convicted", faults.seen),
+                ("skipped", kept.skips.len() as u64),
+            ]
+            .map(|(figure, count)| (figure.to_owned(), count))
+            .into(),
             ..Row::default()
         };
         holdfast_evidence::append(path, &[row])?;
@@ -211,7 +227,7 @@ fn commands(sanitizer: Sanitizer, root: &Path, args: &Args) -> Vec<Command> {
     let (capi, others): (Vec<_>, Vec<_>) = chosen(args).into_iter().partition(|it| it == CAPI);
     let mut all = Vec::new();
     for packages in [others, capi].into_iter().filter(|packages| !packages.is_empty()) {
-        let mut command = command(sanitizer, root);
+        let mut command = command(sanitizer, root, &["test", "--lib", "--no-fail-fast"]);
         let two = |option: &'static str, name: &str| [option.to_owned(), name.to_owned()];
         if packages[0] == CAPI {
             command.args(CAPI_TESTS.iter().flat_map(|test| two("--test", test)));
@@ -219,40 +235,77 @@ fn commands(sanitizer: Sanitizer, root: &Path, args: &Args) -> Vec<Command> {
             command.arg("--tests");
         }
         command.args(packages.iter().flat_map(|package| two("-p", package)));
-        command.arg("--").args(&args.rest);
+        command.args(["--", "--show-output"]).args(&args.rest);
         command.args(skipped(sanitizer).flat_map(|(test, _)| two("--skip", test)));
         all.push(command);
     }
     all
 }
 
-fn command(sanitizer: Sanitizer, root: &Path) -> Command {
+fn command(sanitizer: Sanitizer, root: &Path, what: &[&str]) -> Command {
     let mut command = Command::new(cargo());
     command
         .current_dir(root)
-        .args(["test", "--lib", "--no-fail-fast", "--target", MACHINE])
-        .arg(format!("--target-dir=target/sanitize-{}", sanitizer.name()))
+        .args(what)
+        .args(["--target", MACHINE, "--target-dir", &place(sanitizer)])
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", flags(sanitizer))
         .env("CARGO_INCREMENTAL", "0")
-        // A page that cannot be loaded is this product's to handle: its handlers stay in force.
-        .env("ASAN_OPTIONS", "allow_user_segv_handler=1:handle_segv=0:handle_sigbus=0");
+        .envs(options());
     if sanitizer == Sanitizer::Thread {
-        // A test's own device is a process with threads, forked from one that has some.
-        let signals = "handle_segv=0:handle_sigbus=0:die_after_fork=0";
-        command
-            .arg("-Zbuild-std")
-            .env("TSAN_OPTIONS", format!("halt_on_error=0:second_deadlock_stack=1:{signals}"));
+        command.arg("-Zbuild-std");
     }
     command
 }
 
+/// Where all of it is built.
+fn place(sanitizer: Sanitizer) -> String {
+    format!("target/sanitize-{}", sanitizer.name())
+}
+
+/// What a program is told that has a sanitizer in it.
+fn options() -> [(&'static str, &'static str); 2] {
+    [
+        // A page that cannot be loaded is this product's to handle: its handlers stay in force.
+        ("ASAN_OPTIONS", "allow_user_segv_handler=1:handle_segv=0:handle_sigbus=0"),
+        // A test's own device is a process with threads, forked from one that has some.
+        (
+            "TSAN_OPTIONS",
+            "halt_on_error=0:second_deadlock_stack=1:die_after_fork=0:handle_segv=0:\
+             handle_sigbus=0",
+        ),
+    ]
+}
+
 /// What the lines of all test programs come to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Count {
     passed: u64,
     failed: u64,
     ignored: u64,
+    /// What was said of a line that has not ended.
+    begun: Vec<u8>,
+}
+
+/// Lines are told as they come, and those counted that say how many.
+impl Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        for byte in bytes {
+            if *byte == b'\n' {
+                let line = std::mem::take(&mut self.begun);
+                let line = String::from_utf8_lossy(&line);
+                println!("{line}");
+                self.add(&line);
+            } else {
+                self.begun.push(*byte);
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stdout().flush()
+    }
 }
 
 impl Count {
@@ -317,14 +370,14 @@ mod tests {
         ] {
             count.add(line);
         }
-        assert_eq!(count, Count { passed: 8, failed: 2, ignored: 1 });
+        assert_eq!((count.passed, count.failed, count.ignored), (8, 2, 1));
     }
 
     #[test]
     fn what_a_run_came_to_is_told_in_json() {
         let ran = |sanitizer, failed| Ran {
             sanitizer,
-            count: Count { passed: 7, failed, ignored: 1 },
+            count: Count { passed: 7, failed, ignored: 1, begun: Vec::new() },
             seconds: 3,
             passed: failed == 0,
         };

@@ -18,7 +18,7 @@ use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
 use super::stepped::Stepped;
-use super::{LAW, Wrong};
+use super::{LAW, Wrong, left_at};
 
 /// Bytes of a pool, and what it grows to.
 const SIZE: u64 = 512 << 10;
@@ -377,8 +377,7 @@ fn run(wrong: Wrong, kind: MediumKind) {
 
 /// A power cut at that instant: what was acknowledged is there, and what was begun is whole.
 fn recover(point: &CrashPoint, known: &Known, kind: MediumKind, objects: &Objects) {
-    let image = point.sample(thread_rng().r#gen(), 0);
-    let inner = FaultMedium::from_crash(image, kind, &config());
+    let inner = FaultMedium::from_crash(left_at(point), kind, &config());
     let m: Medium = Arc::new(Stepped::new(inner, ""));
     match Pool::open(m, options(), clock()) {
         Ok((pool, _)) => judge(&pool, objects, &known.acked, &known.begun),

@@ -28,7 +28,7 @@ use shuttle::thread;
 use super::engine::clock;
 use super::parts::join;
 use super::paused::{Instant, Paused};
-use super::{LAW, Reached, Wrong};
+use super::{LAW, Reached, Wrong, left_at};
 use gate::Gate;
 use known::{Known, PAGES, Page, ROOM, SIZE, STRIPE, page_of};
 
@@ -443,7 +443,7 @@ fn told(engine: &Engine, known: &Known) {
 fn after(stop: Stop, setting: Setting, off: &str) {
     let Stop { point, marks, known } = stop;
     let cut = setting.durability == Durability::Power && thread_rng().gen_ratio(3, 4);
-    let image = if cut { point.sample(thread_rng().r#gen(), 0) } else { point.newest() };
+    let image = if cut { left_at(&point) } else { point.newest() };
     let marks = if cut || thread_rng().r#gen() { Marks::default() } else { marks };
     let m = FaultMedium::from_crash(image, setting.kind, &Config::default());
     let machine = Machine::new(m, known.size, marks, off);

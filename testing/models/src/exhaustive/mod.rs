@@ -110,6 +110,8 @@ fn explore(switches: usize, run: impl Fn() + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(switches);
     model.max_branches = 10_000;
+    // All of them, whatever else is set.
+    (model.max_permutations, model.max_duration, model.checkpoint_file) = (None, None, None);
     model.check(move || {
         RUNS.fetch_add(1, Ordering::Relaxed);
         run();
@@ -147,7 +149,8 @@ pub(crate) fn run(cli: &Cli) -> Result<Report> {
         "there are {} models, and the list of what was run wants {wanted}: set LOOM_MODELS",
         models.len()
     );
-    ensure!(cli.replay.is_none(), "a schedule is shuttle's: loom plays all there are each time");
+    let drawn = cli.replay.is_some() || cli.schedules.is_some();
+    ensure!(!drawn, "schedules are shuttle's: loom plays all there are each time");
     cli.knows("model", &models.iter().map(|model| model.name).collect::<Vec<_>>())?;
     let mut report = Report::default();
     for model in models.iter().filter(|model| cli.wants(model.name)) {

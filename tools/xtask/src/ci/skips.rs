@@ -26,16 +26,16 @@ const LAST: usize = 60;
 
 /// What is kept of what steps print.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(crate) struct Kept {
     /// Who skipped something, and why.
-    pub(super) skips: Vec<String>,
+    pub(crate) skips: Vec<String>,
     /// The last lines that the last step has passed on, the last first.
-    pub(super) last: VecDeque<String>,
+    pub(crate) last: VecDeque<String>,
 }
 
 /// Runs the command of a step and passes on what it prints to `out`; what the summary tells of it
 /// is added to `kept`.
-pub(super) fn run(
+pub(crate) fn run(
     (step, command): (&str, &mut Command),
     out: &mut dyn Write,
     kept: &mut Kept,
