@@ -11,7 +11,9 @@ pub enum Mode {
     /// buffers and weaker machines. The default for Dax and Shm.
     Words,
     /// What an x86 processor can do: each 64-byte line holds a prefix of its own stores, in
-    /// program order. Tells whether a hit in [`Mode::Words`] is possible on such hardware.
+    /// program order. Tells whether a hit in [`Mode::Words`] is possible on such hardware. Of long
+    /// stores that go past the cache it may say no where the answer is yes: what combines them on
+    /// their way may send a line in pieces.
     Lines,
     /// What a page cache can do: each 512-byte sector holds its content as of any instant since
     /// the last barrier, for the kernel writes back when it likes. The default for File.

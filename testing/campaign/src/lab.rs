@@ -7,13 +7,16 @@ use std::process::{Command, ExitCode, Stdio};
 
 use serde_json::Value;
 
-use crate::tally::Tally;
+use crate::tally::{Fault, Tally};
 use crate::{mapped, object};
 
 /// What is said before the counts of it all.
 pub const CAME_TO: &str = "sick: came to ";
 /// What is said of a run with a step left out that was convicted.
 pub const CONVICTED: &str = "sick: convicted without ";
+
+/// What stands before the kind of a violation.
+const FOUND: &str = "sick: Violation { fault: ";
 
 /// Lets the machine fail under files of a campaign, and says what came of it.
 #[must_use]
@@ -52,6 +55,15 @@ fn play(campaign: &str, asked: &Value) -> Result<Tally, serde_json::Error> {
     })
 }
 
+/// Whether a line tells of a wrong state that somebody judged. Who could not begin, or gave up, has
+/// noticed nothing of what is left out.
+fn judges(line: &str) -> bool {
+    use Fault::{Exposed, FalseReport, Hung, Panicked, Refused, Reverted, Unnoticed, Wrong};
+    let all = [Wrong, Exposed, Unnoticed, FalseReport, Reverted, Refused, Panicked, Hung];
+    let told = line.split_once(FOUND).and_then(|(_, rest)| rest.split([',', ' ']).next());
+    all.iter().any(|fault| fault.is_wrong_state() && told == Some(&format!("{fault:?}")))
+}
+
 /// Runs the same once more, in a process of its own, with one step left out, or several whose names
 /// are joined by `+`; whether it failed.
 fn convicted(campaign: &str, asked: &Value, control: &Value) -> bool {
@@ -74,7 +86,7 @@ fn convicted(campaign: &str, asked: &Value, control: &Value) -> bool {
         }
     };
     let said = String::from_utf8_lossy(&output.stdout);
-    let why = said.lines().find(|line| line.contains("Violation"));
+    let why = said.lines().find(|line| judges(line));
     // A program that the system ended for what it read has noticed as well; one that was killed for
     // want of memory, or gave up, has not.
     let fatal = [Some(libc::SIGBUS), Some(libc::SIGSEGV)];
@@ -87,4 +99,22 @@ fn convicted(campaign: &str, asked: &Value, control: &Value) -> bool {
     }
     println!("sick: without {name}, nothing was noticed: {}", output.status);
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tally::Violation;
+
+    #[test]
+    fn who_could_not_begin_has_judged_nothing() {
+        let line = |fault| format!("sick: {:?}", Violation::new(fault, "a story, Wrong"));
+        for fault in [Fault::Wrong, Fault::Unnoticed, Fault::FalseReport, Fault::Reverted] {
+            assert!(judges(&line(fault)), "{}", line(fault));
+        }
+        for fault in [Fault::Refused, Fault::Panicked, Fault::Hung] {
+            assert!(!judges(&line(fault)), "{}", line(fault));
+        }
+        assert!(!judges("nobody knows it"));
+    }
 }

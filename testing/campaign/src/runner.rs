@@ -247,6 +247,9 @@ fn watch(
         let late = lock(clocks).values().find(|(_, since)| since.elapsed() > row.patience).copied();
         if let Some((case, _)) = late {
             eprintln!("row {}: case {case} took more than {:?}", row.name, row.patience);
+            if let Some(panic) = lock(&LAST_PANIC).as_ref() {
+                eprintln!("the last panic so far: {panic}");
+            }
             stacks::tell();
             return hung(case);
         }
@@ -281,8 +284,12 @@ pub fn keep_panics_quiet() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map_or_else(String::new, ToString::to_string);
         PLACE.set(place);
+        *lock(&LAST_PANIC) = Some(info.to_string());
     }));
 }
+
+/// What the last panic of any thread said: one that others wait for may have ended by it.
+static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
 
 /// What a panic of this thread said, and where.
 #[must_use]

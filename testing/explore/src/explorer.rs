@@ -101,8 +101,7 @@ impl<H: 'static, A: Model> Explorer<H, A> {
     {
         let mode = if kind == MediumKind::File { Mode::Sectors } else { Mode::Words };
         let plan = Plan {
-            // What separates in a replay line, and what it is quoted by.
-            name: name.replace([';', '\''], ","),
+            name: in_a_line(name),
             len,
             reserve: len,
             kind,
@@ -186,8 +185,9 @@ impl<H: 'static, A: Model> Explorer<H, A> {
         self
     }
 
-    /// Crashes within recoveries: none, those of the first, or (2) also those of the second; and
-    /// the images at each of their instants. Without this 1, and up to 64 exhaustively.
+    /// Crashes within recoveries: none, those of the first, or (2, and no more than that if it is
+    /// more) also those of the second; and the images at each of their instants. Without this 1,
+    /// and up to 64 exhaustively.
     #[must_use]
     pub fn nested(mut self, depth: u32, budget: Budget) -> Self {
         self.plan.depth = depth.min(DEEPEST);
@@ -202,7 +202,9 @@ impl<H: 'static, A: Model> Explorer<H, A> {
         self
     }
 
-    /// How many sequences of one operation more are drawn, and the seed of everything drawn.
+    /// How many sequences of one operation more are drawn, and the seed of everything drawn: also
+    /// of the budgets there are by now, so it comes behind [`budget`](Self::budget) and
+    /// [`nested`](Self::nested).
     #[must_use]
     pub fn samples(mut self, samples: usize, seed: u64) -> Self {
         self.plan.samples = samples;
@@ -213,12 +215,18 @@ impl<H: 'static, A: Model> Explorer<H, A> {
     }
 
     /// The same with a place of this name switched off: its flush or fence is left out, its
-    /// `enabled` answers no.
+    /// `enabled` answers no. If nothing comes by such a place, the report is not clean.
     #[must_use]
     pub fn without(mut self, site: &str) -> Self {
         self.plan.off.insert(site.to_owned());
         self
     }
+}
+
+/// A name as a replay line can hold it: without what separates there, and what it is quoted by.
+fn in_a_line(name: &str) -> String {
+    let name = name.trim().replace([';', '\''], ",");
+    if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 
 impl<H, A> fmt::Debug for Explorer<H, A> {

@@ -148,6 +148,8 @@
 //!
 //! Such a pool closes on the medium when it is dropped, which is not explored: [`elisions`] lists
 //! what only a close passes as not needed. Its clock is the machine's. Neither is so of [`pool()`].
+//! Of both it also lists the pool's own verification, which only damage would show to be needed,
+//! and none is done here: `assert_all_needed` is for structures with sites of their own.
 //!
 //! [`elisions`]: Explorer::elisions
 //!

@@ -4,9 +4,10 @@
 //! that operation was run: operations are the same each time.
 
 use core::mem;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use holdfast_faultmem::{Call, CrashPoint, FaultMedium, Image, Mode, at_line};
+use holdfast_faultmem::{Call, CrashPoint, FaultMedium, Image, Mode, Passed, at_line};
 use holdfast_workloads::sequences::{Sequences, sample};
 
 use crate::explorer::Explorer;
@@ -98,7 +99,9 @@ impl<H: 'static, A: Model> Explorer<H, A> {
     /// report is not clean, though [`assert_clean`](Report::assert_clean) lets it pass.
     #[must_use]
     pub fn run(&self) -> Report {
-        match std::env::var(REPLAY).ok().map(|line| line.parse::<Replay>()) {
+        // What is no text at all parses no better.
+        let line = std::env::var_os(REPLAY).map(|line| line.to_string_lossy().into_owned());
+        match line.map(|line| line.parse::<Replay>()) {
             None => self.explore(),
             Some(Ok(replay)) if replay.name == self.plan.name => {
                 owed::found();
@@ -197,11 +200,11 @@ impl<H: 'static, A: Model> Explorer<H, A> {
             }
         }
         let report = Report::of(&self.plan, &judge.tally, sequences);
-        Report { nothing: self.nothing(&report), ..report }
+        Report { nothing: self.nothing(&report, &judge.tally.places), ..report }
     }
 
     /// Why a run to the end has looked at nothing, if that is so.
-    fn nothing(&self, report: &Report) -> Option<String> {
+    fn nothing(&self, report: &Report, places: &BTreeSet<Passed>) -> Option<String> {
         let why = if self.ops.is_empty() {
             "there is no operation: give it some with `op` or `step`"
         } else if self.plan.modes.is_empty() {
@@ -211,7 +214,10 @@ impl<H: 'static, A: Model> Explorer<H, A> {
         } else if report.instants == 0 || report.images == 0 {
             "no image of a crash was built: see what the operations do and the budget allows"
         } else {
-            return None;
+            // One of several places of a name is told by what stands behind it.
+            let passed = |name: &str| places.iter().any(|(site, ..)| name.starts_with(site.name()));
+            let missing = self.plan.off.iter().find(|name| !passed(name))?;
+            return Some(format!("no place called `{missing}`, to be left out, was come to"));
         };
         Some(why.to_owned())
     }

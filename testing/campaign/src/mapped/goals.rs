@@ -33,6 +33,7 @@ const PAIRS: [u64; 2] = [144 / 6, 144 * 20];
 pub fn judge(outcomes: &[Outcome], asked: Asked<'_>) -> (Vec<String>, bool) {
     let mut told = Told::of_skips(outcomes, asked);
     if asked.whole {
+        told.say_tried("mapped", outcomes);
         let faults: u64 = outcomes.iter().map(|outcome| figure(outcome, "faults ")).sum();
         told.say(&format!("faults {faults} of {FAULTS}"), faults >= FAULTS);
         let tier = usize::from(asked.tier == Tier::Long);
@@ -76,6 +77,9 @@ mod tests {
         }
         Ledger { faults, repaired, ..Ledger::default() }.note(&mut tally);
         Ledger::finish(&mut tally);
+        let method = format!("mapped {row}");
+        let tried = holdfast_evidence::least(&method);
+        tried.for_each(|(figure, count)| tally.add(figure, count));
         tally.lines.extend((!line.is_empty()).then(|| line.to_owned()));
         Outcome { row, tally, left: 0, seconds: 1.0 }
     }

@@ -8,6 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -33,6 +34,9 @@ pub struct Orders {
     pub path: PathBuf,
     /// Of everything random in it.
     pub seed: u64,
+    /// Whether the program is to end before anybody kills it.
+    #[serde(default)]
+    pub dies: bool,
 }
 
 /// What a supervisor that came to its end has to say of the file.
@@ -54,6 +58,8 @@ pub struct Report {
     pub told: Vec<String>,
     /// Whether the side file was closed clean.
     pub closed: bool,
+    /// The signal that ended the program, if one did.
+    pub signal: Option<i32>,
 }
 
 /// Whether the program never stores to a page: it leaves every third stripe alone.
@@ -120,7 +126,8 @@ fn supervisor(orders: &Orders) -> Result<(), String> {
     let mut told: Vec<String> = summary.not_observed.clone();
     told.extend(summary.refused.iter().map(|(path, why)| format!("{}: {why}", path.display())));
     let report = summary.files.first().map(|file| said(file, &mut told)).unwrap_or_default();
-    let report = serde_json::to_vec(&Report { told, ..report }).map_err(|error| text(&error))?;
+    let report = Report { told, signal: summary.status.signal(), ..report };
+    let report = serde_json::to_vec(&report).map_err(|error| text(&error))?;
     let (made, done) = (beside(&orders.path, "making"), beside(&orders.path, "report"));
     std::fs::write(&made, report).map_err(|error| text(&error))?;
     std::fs::rename(made, done).map_err(|error| text(&error))
@@ -137,6 +144,7 @@ fn said(file: &FileReport, told: &mut Vec<String>) -> Report {
         doubtful: file.doubtful.iter().map(|(page, _)| *page).collect(),
         told: Vec::new(),
         closed: file.closed,
+        signal: None,
     }
 }
 
@@ -169,6 +177,10 @@ fn program(orders: &Orders) -> Result<(), String> {
             done.map_err(|error| text(&error))?;
         } else {
             map.store(word, value);
+        }
+        // Once enough is in the log for it to count as begun.
+        if orders.dies && rng.below(16) == 0 {
+            std::process::abort();
         }
     }
 }

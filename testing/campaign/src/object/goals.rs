@@ -49,6 +49,7 @@ pub fn judge(outcomes: &[Outcome], asked: Asked<'_>) -> (Vec<String>, bool) {
         told.lines.push("goals of numbers are for whole runs: not judged".to_owned());
         return told.end();
     }
+    told.say_tried("object", outcomes);
     for goal in GOALS {
         let least = if matches!(asked.tier, Tier::Ci) { goal.ci } else { goal.long };
         let rows = outcomes.iter().filter(|outcome| goal.rows.contains(&outcome.row));

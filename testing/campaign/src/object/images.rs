@@ -106,6 +106,7 @@ impl Told {
             match &said {
                 Said::Failed(text) => return Err(format!("the engine answered: {text}")),
                 Said::Accused(text) => return Err(format!("nothing is damaged, and {text}")),
+                Said::Panicked(text) => return Err(format!("a thread panicked: {text}")),
                 Said::Begin(thread, _) | Said::Ack(thread) | Said::Refused(thread) => {
                     let thread = threads.get_mut(usize::from(*thread));
                     thread.ok_or("a thread that there is not said something")?.push_back(said);

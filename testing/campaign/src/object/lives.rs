@@ -118,7 +118,8 @@ fn begin(life: &Life, voice: &Voice) -> Judged<Orders> {
         5 if len < SIZE_MAX => Phase::Growth,
         _ => Phase::Scrub,
     };
-    Ok(Orders { path: life.pool.clone(), seed: rng.next_u64(), phase, grow: len + SIZE / 2 })
+    let (path, seed, grow) = (life.pool.clone(), rng.next_u64(), len + SIZE / 2);
+    Ok(Orders { path, seed, phase, grow, ill: None })
 }
 
 /// Makes a pool.

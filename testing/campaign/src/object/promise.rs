@@ -48,6 +48,10 @@ impl Promise {
                 self.failures.push(Violation::new(Fault::Refused, text.as_str()));
                 return true;
             }
+            Said::Panicked(text) => {
+                self.failures.push(Violation::new(Fault::Panicked, text.as_str()));
+                return true;
+            }
             Said::Accused(text) => {
                 self.failures.push(Violation::new(Fault::FalseReport, text.as_str()));
                 return true;

@@ -5,8 +5,9 @@
 //! it had never been sent; one that was sent whole is read whole, since a pipe outlives the writer.
 
 use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{ExitCode, ExitStatus};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,12 +15,14 @@ use holdfast_object::{Error, OpenOptions, Pool, ScrubControl, ScrubOptions, Veri
 use holdfast_pmem::{Access, Mapped, Medium, Options, SystemClock};
 use holdfast_txn::TxError;
 use holdfast_workloads::Rng;
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::marks::Marks;
 use super::model::{Change, Object, Objects};
 use super::ops::{Choice, Job, Op, any_job};
 use super::raw::{Bytes, Scope, survey};
+use crate::tally::{Fault, Judged, Violation};
 
 /// Threads that work on a pool.
 pub const WORKERS: usize = 3;
@@ -58,6 +61,18 @@ pub struct Orders {
     pub phase: Phase,
     /// Length to grow to.
     pub grow: u64,
+    /// How it is to end before anybody kills it, if it is.
+    #[serde(default)]
+    pub ill: Option<Ill>,
+}
+
+/// How a process ends that nobody kills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ill {
+    /// One of its threads panics; the others go on.
+    Panics,
+    /// All of it, without a word.
+    Dies,
 }
 
 /// What the process says.
@@ -77,6 +92,8 @@ pub enum Said {
     Failed(String),
     /// The engine called something damaged, and nothing is.
     Accused(String),
+    /// A thread panicked.
+    Panicked(String),
     /// Nothing: somebody is alive.
     Alive,
 }
@@ -158,6 +175,12 @@ pub fn run(orders: &str) -> ExitCode {
 
 /// Does what the orders say, and then nothing any more.
 pub fn work(orders: &Orders, voice: &Voice) -> ! {
+    // Of a thread, nobody else would hear of it: the others go on, until the process is killed.
+    let (heard, before) = (voice.clone(), std::panic::take_hook());
+    std::panic::set_hook(Box::new(move |panic| {
+        before(panic);
+        heard.say(&Said::Panicked(panic.to_string()));
+    }));
     if let Err(error) = obey(orders, voice) {
         voice.say(&Said::Failed(error));
     }
@@ -198,6 +221,7 @@ fn obey(orders: &Orders, voice: &Voice) -> Result<(), String> {
             let mut worker = Worker { pool, voice, thread: thread as u8, objects, anchor };
             let mut rng = Rng::part(orders.seed, thread as u64);
             scope.spawn(move || {
+                fall_ill(orders.ill.filter(|_| thread == 0));
                 let mut jobs = 0;
                 while !closing || jobs < JOBS_BEFORE_CLOSE {
                     worker.job(&mut rng);
@@ -215,6 +239,27 @@ fn obey(orders: &Orders, voice: &Voice) -> Result<(), String> {
     drop(pool);
     voice.say(&Said::Past(Phase::Close));
     Ok(())
+}
+
+/// Ends as it was told to.
+#[allow(clippy::panic, reason = "whoever kills this process must notice it")]
+fn fall_ill(ill: Option<Ill>) {
+    match ill {
+        Some(Ill::Panics) => panic!("as it was told to"),
+        Some(Ill::Dies) => std::process::abort(),
+        None => {}
+    }
+}
+
+/// Whether a process ended as one does that is killed, and not by itself before that.
+///
+/// # Errors
+/// How it ended.
+pub fn was_killed(status: ExitStatus) -> Judged<()> {
+    if status.signal() == Some(Signal::KILL.as_raw()) {
+        return Ok(());
+    }
+    Err(Violation::new(Fault::Panicked, format!("the process ended by itself: {status}")))
 }
 
 fn scrub_again_and_again(pool: &Pool<Mapped>, voice: &Voice) {
@@ -326,6 +371,7 @@ fn encode(said: &Said) -> Vec<u8> {
         Said::Refused(thread) => (b'N', *thread, Vec::new()),
         Said::Failed(text) => (b'E', 0, text.as_bytes().to_vec()),
         Said::Accused(text) => (b'F', 0, text.as_bytes().to_vec()),
+        Said::Panicked(text) => (b'X', 0, text.as_bytes().to_vec()),
         Said::Alive => (b'.', 0, Vec::new()),
     };
     let mut frame = vec![tag, thread];
@@ -365,6 +411,7 @@ pub fn hear(pipe: &mut impl Read) -> Option<Said> {
         b'N' => Said::Refused(head[1]),
         b'E' => Said::Failed(String::from_utf8_lossy(&body).into_owned()),
         b'F' => Said::Accused(String::from_utf8_lossy(&body).into_owned()),
+        b'X' => Said::Panicked(String::from_utf8_lossy(&body).into_owned()),
         // Behind what was said to a file that has its length from the beginning.
         0 => return None,
         _ => Said::Alive,
@@ -398,6 +445,7 @@ mod tests {
             Said::Begin(2, vec![(5, Some(object)), (6, None)]),
             Said::Ack(2),
             Said::Accused("yes".to_owned()),
+            Said::Panicked("here".to_owned()),
             Said::Failed("no".to_owned()),
         ];
         let frames: Vec<u8> = all.iter().flat_map(encode).collect();
@@ -406,6 +454,14 @@ mod tests {
         assert_eq!(hear(&mut pipe).as_ref(), Some(&all[1]));
         assert_eq!(hear(&mut pipe).as_ref(), Some(&all[2]));
         assert_eq!(hear(&mut pipe).as_ref(), Some(&all[3]));
+        assert_eq!(hear(&mut pipe).as_ref(), Some(&all[4]));
         assert_eq!(hear(&mut pipe), None);
+    }
+
+    #[test]
+    fn who_ends_by_itself_was_not_killed() {
+        let of = |raw| was_killed(ExitStatus::from_raw(raw)).is_ok();
+        let (killed, segfault, panicked, ended) = (9, 11, 101 << 8, 0);
+        assert_eq!([killed, segfault, panicked, ended].map(of), [true, false, false, false]);
     }
 }

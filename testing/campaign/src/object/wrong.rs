@@ -40,6 +40,8 @@ pub enum Lie {
     Scribbles,
     /// The program panics.
     Panics,
+    /// The program ends before anybody kills it.
+    Dies,
     /// A media error is not counted.
     Unheard,
     /// A page that was repaired is bad again.

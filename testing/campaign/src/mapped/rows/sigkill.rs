@@ -24,6 +24,7 @@ use crate::mapped::judge::{accused, named, refused};
 use crate::mapped::ledger::Ledger;
 use crate::mapped::model::begun;
 use crate::mapped::ward::{ENTRY, Orders, Report, WORD, beside, is_left_alone, preload};
+use crate::object::victim::was_killed;
 use crate::object::wrong::{Lie, Variant, are_enough, is_on_purpose, lie, made_up, or_right, told};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
@@ -66,6 +67,7 @@ const WRONG: &[Variant] = &[
     lie(Lie::Claims, "more pages are good than there are", Fault::Wrong),
     lie(Lie::Reverts, "what the program stored is taken back", Fault::Reverted),
     lie(Lie::Forgets, "the file ends before its last page", Fault::Wrong),
+    lie(Lie::Dies, "the program ends before it is killed", Fault::Panicked),
 ];
 const _: () = are_enough(WRONG);
 /// Kills of a story in which something is wrong.
@@ -182,7 +184,8 @@ impl Ward {
 
     fn orders(&mut self, stores: bool) -> Orders {
         let seed = self.rng.next_u64();
-        Orders { program: false, stores, path: self.path.clone(), seed }
+        let dies = stores && told(Lie::Dies);
+        Orders { program: false, stores, path: self.path.clone(), seed, dies }
     }
 
     fn spawn(&mut self, stores: bool) -> Judged<Child> {
@@ -212,19 +215,25 @@ impl Ward {
     /// Waits for a supervisor to end.
     fn report(&self, child: &mut Child) -> Judged<Report> {
         let begun = Instant::now();
-        while child.try_wait().map_err(|error| refused("waiting", &error))?.is_none() {
+        let ended = loop {
+            if let Some(ended) = child.try_wait().map_err(|error| refused("waiting", &error))? {
+                break ended;
+            }
             if begun.elapsed() > PATIENCE {
                 let _ = child.kill().and_then(|()| child.wait());
                 let story = format!("the supervisor did not end in {PATIENCE:?}");
                 return Err(Violation::new(Fault::Hung, story));
             }
             std::thread::sleep(Duration::from_millis(2));
-        }
+        };
         let failed = || {
             let why = std::fs::read_to_string(beside(&self.path, "failed"));
             let why = why.unwrap_or_else(|_| "it said nothing".to_owned());
-            Violation::new(Fault::Refused, format!("the supervisor failed: {why}"))
+            Violation::new(Fault::Refused, format!("the supervisor failed: {why}; {ended}"))
         };
+        if !ended.success() {
+            return Err(failed());
+        }
         let report = std::fs::read(beside(&self.path, "report")).map_err(|_| failed())?;
         let report = serde_json::from_slice(&report);
         Ok(as_told(report.map_err(|error| refused("the report", &error))?))
@@ -239,21 +248,34 @@ impl Ward {
             // One that is gone already needs no killing.
             let _ = kill_process(pid, Signal::KILL);
         };
+        let mut slain = false;
         if whom != Whom::Program {
             if whom == Whom::Both && self.rng.below(2) == 0 {
                 slay(victim);
+                slain = true;
             }
             let killed = child.kill().and_then(|()| child.wait());
-            killed.map_err(|error| refused("kill", &error))?;
+            was_killed(killed.map_err(|error| refused("kill", &error))?)?;
             // The program goes on for a while, or not.
             let alone = if whom == Whom::Both { 200 } else { 20_000 };
             std::thread::sleep(Duration::from_micros(self.rng.below(alone)));
+            // Nobody is told how it ends, now that its supervisor is gone.
+            if !slain && !is_alive(victim) {
+                let why = std::fs::read_to_string(beside(&self.path, "failed"));
+                let why = why.unwrap_or_else(|_| "it said nothing".to_owned());
+                let story = format!("the program ended by itself: {why}");
+                return Err(Violation::new(Fault::Panicked, story));
+            }
         }
         slay(victim);
         tally.add(format!("killed: {whom:?}").to_lowercase(), 1);
         tally.count += 1;
         if whom == Whom::Program {
             let report = self.report(&mut child)?;
+            if report.signal != Some(Signal::KILL.as_raw()) {
+                let story = format!("the program ended by itself: {report:?}");
+                return Err(Violation::new(Fault::Panicked, story));
+            }
             self.replay(victim)?;
             return self.judge(&report, true);
         }

@@ -25,7 +25,7 @@ pub struct Lot {
 impl Lot {
     /// What is left: any subset of what no barrier has made durable, now and then all or nothing.
     fn image(self, point: &CrashPoint) -> Image {
-        match self.seed % 8 {
+        match self.seed % 16 {
             0 => point.persisted(),
             1 => point.newest(),
             number => point.sample(self.seed, number),

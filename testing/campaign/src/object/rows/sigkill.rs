@@ -25,7 +25,7 @@ use self::hurt::{State, hurt, last_event, mended};
 use crate::object::model::Object;
 use crate::object::promise::{LEFT, Promise, judge};
 use crate::object::scenes::refused;
-use crate::object::victim::{Orders, Phase, Said, hear, open_options};
+use crate::object::victim::{Ill, Orders, Phase, Said, hear, open_options, was_killed};
 use crate::object::wrong::{Lie, Variant, are_enough, is_on_purpose, lie, or_right, told};
 use crate::runner::{Case, Row, Tier};
 use crate::tally::{Fault, Judged, Tally, Violation};
@@ -63,6 +63,8 @@ const WRONG: &[Variant] = &[
     lie(Lie::WrongByte, "a wrong byte is served", Fault::Wrong),
     lie(Lie::Silent, "the journal says nothing", Fault::Unnoticed),
     lie(Lie::Accuses, "the journal names what nothing damaged", Fault::FalseReport),
+    lie(Lie::Panics, "a thread of the process panics", Fault::Panicked),
+    lie(Lie::Dies, "the process ends before it is killed", Fault::Panicked),
 ];
 const _: () = are_enough(WRONG);
 /// Kills of a story in which something is wrong.
@@ -181,7 +183,12 @@ fn kill_once(
     tally: &mut Tally,
 ) -> Judged<Promise> {
     let before = told(Lie::Forgets).then(|| std::fs::read(path).unwrap_or_default());
-    let orders = Orders { path: path.to_path_buf(), seed: rng.next_u64(), phase, grow };
+    let ill = match (told(Lie::Panics), told(Lie::Dies)) {
+        (true, _) => Some(Ill::Panics),
+        (_, true) => Some(Ill::Dies),
+        _ => None,
+    };
+    let orders = Orders { path: path.to_path_buf(), seed: rng.next_u64(), phase, grow, ill };
     let mut child = spawn(&orders)?;
     let Some(mut pipe) = child.stdout.take() else {
         return Err(Violation::new(Fault::Refused, "the process has no pipe"));
@@ -193,8 +200,8 @@ fn kill_once(
         std::thread::spawn(move || {
             let mut sense = true;
             while let Some(said) = hear(&mut pipe) {
-                use Said::{Accused, Failed, Past, Phase};
-                if let Phase(_) | Past(_) | Failed(_) | Accused(_) = &said {
+                use Said::{Accused, Failed, Panicked, Past, Phase};
+                if let Phase(_) | Past(_) | Failed(_) | Accused(_) | Panicked(_) = &said {
                     // Whoever waited may have seen enough.
                     let _ = tell.send(said.clone());
                 }
@@ -204,8 +211,30 @@ fn kill_once(
         })
     };
     let reached = reach(&heard, phase);
-    // Microseconds: short where the phase is short.
-    let most = match (phase, kind) {
+    std::thread::sleep(Duration::from_micros(rng.below(longest(phase, kind))));
+    let killed = child.kill().and_then(|()| child.wait());
+    let sense = listener.join().unwrap_or(false);
+    let ended = killed.map_err(|error| Violation::new(Fault::Refused, format!("kill: {error}")))?;
+    reached?;
+    let mut taken = std::mem::take(&mut *lock(&shared));
+    if let Some(failure) = taken.failures.first() {
+        return Err(failure.clone());
+    }
+    was_killed(ended)?;
+    let past = heard.try_iter().any(|said| said == Said::Past(phase));
+    let inside = matches!(phase, Phase::Work | Phase::Scrub) || !past;
+    tally.count += 1;
+    tally.add(format!("{kind}: killed {} {phase:?}", if inside { "in" } else { "just after" }), 1);
+    if !sense {
+        return Err(Violation::new(Fault::Wrong, "what the process said makes no sense"));
+    }
+    lie_about(&mut taken, path, before)?;
+    Ok(taken)
+}
+
+/// Longest time in a phase before the kill, in microseconds: short where the phase is short.
+const fn longest(phase: Phase, kind: MediumKind) -> u64 {
+    match (phase, kind) {
         (Phase::Work | Phase::Scrub, MediumKind::File) => 120_000,
         (Phase::Work | Phase::Scrub, _) => 40_000,
         (Phase::Mend, MediumKind::File) => 30_000,
@@ -214,24 +243,6 @@ fn kill_once(
         (Phase::Growth, _) => 1_200,
         (Phase::Recovery | Phase::Close, MediumKind::File) => 6_000,
         (Phase::Recovery | Phase::Close, _) => 400,
-    };
-    std::thread::sleep(Duration::from_micros(rng.below(most)));
-    let killed = child.kill().and_then(|()| child.wait());
-    let sense = listener.join().unwrap_or(false);
-    killed.map_err(|error| Violation::new(Fault::Refused, format!("kill: {error}")))?;
-    reached?;
-    let past = heard.try_iter().any(|said| said == Said::Past(phase));
-    let inside = matches!(phase, Phase::Work | Phase::Scrub) || !past;
-    tally.count += 1;
-    tally.add(format!("{kind}: killed {} {phase:?}", if inside { "in" } else { "just after" }), 1);
-    let mut taken = std::mem::take(&mut *lock(&shared));
-    if !sense {
-        return Err(Violation::new(Fault::Wrong, "what the process said makes no sense"));
-    }
-    lie_about(&mut taken, path, before)?;
-    match taken.failures.first() {
-        Some(failure) => Err(failure.clone()),
-        None => Ok(taken),
     }
 }
 
@@ -268,9 +279,9 @@ fn reach(told: &Receiver<Said>, phase: Phase) -> Judged<()> {
         match told.recv_timeout(PATIENCE) {
             Ok(Said::Phase(begun)) if begun == phase => return Ok(()),
             // Told with everything else it said.
-            Ok(Said::Failed(_) | Said::Accused(_)) | Err(RecvTimeoutError::Disconnected) => {
-                return Ok(());
-            }
+            Ok(Said::Failed(_) | Said::Accused(_) | Said::Panicked(_)) => return Ok(()),
+            // It has ended: by itself, and that is looked at.
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Ok(_) => {}
             Err(RecvTimeoutError::Timeout) => {
                 let story = format!("the process did not come to {phase:?} in {PATIENCE:?}");
