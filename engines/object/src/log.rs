@@ -116,6 +116,9 @@ impl<M: Medium> Shared<M> {
             }
             if self.is_file() {
                 self.reclaim()?;
+                if self.numbers.durable() < number {
+                    give_way(round);
+                }
             } else if self.numbers.watermark(&self.m) >= number {
                 lane.mark(&self.m, &self.numbers).map_err(|e| self.log_error(e))?;
             } else {

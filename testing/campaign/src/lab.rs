@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use serde_json::Value;
 
-use crate::tally::{Fault, Tally};
+use crate::tally::Tally;
 use crate::{mapped, object};
 
 /// What is said before the counts of it all.
@@ -55,13 +55,11 @@ fn play(campaign: &str, asked: &Value) -> Result<Tally, serde_json::Error> {
     })
 }
 
-/// Whether a line tells of a wrong state that somebody judged. Who could not begin, or gave up, has
-/// noticed nothing of what is left out.
+/// Whether a line tells of something wrong. Who could not begin, or have a page fail, has noticed
+/// nothing of what is left out.
 fn judges(line: &str) -> bool {
-    use Fault::{Exposed, FalseReport, Hung, Panicked, Refused, Reverted, Unnoticed, Wrong};
-    let all = [Wrong, Exposed, Unnoticed, FalseReport, Reverted, Refused, Panicked, Hung];
-    let told = line.split_once(FOUND).and_then(|(_, rest)| rest.split([',', ' ']).next());
-    all.iter().any(|fault| fault.is_wrong_state() && told == Some(&format!("{fault:?}")))
+    let begun = ["nobody knows `", "cannot be made to fail", "cannot be struck"];
+    line.contains(FOUND) && !begun.iter().any(|words| line.contains(words))
 }
 
 /// Runs the same once more, in a process of its own, with one step left out, or several whose names
@@ -104,17 +102,15 @@ fn convicted(campaign: &str, asked: &Value, control: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tally::Violation;
+    use crate::tally::{Fault, Violation};
 
     #[test]
     fn who_could_not_begin_has_judged_nothing() {
-        let line = |fault| format!("sick: {:?}", Violation::new(fault, "a story, Wrong"));
-        for fault in [Fault::Wrong, Fault::Unnoticed, Fault::FalseReport, Fault::Reverted] {
-            assert!(judges(&line(fault)), "{}", line(fault));
+        let line = |story| format!("sick: {:?}", Violation::new(Fault::Refused, story));
+        assert!(judges(&line("a commit was refused")));
+        for story in ["left out: nobody knows `it`", "page 3 cannot be made to fail: no"] {
+            assert!(!judges(&line(story)), "{story}");
         }
-        for fault in [Fault::Refused, Fault::Panicked, Fault::Hung] {
-            assert!(!judges(&line(fault)), "{}", line(fault));
-        }
-        assert!(!judges("nobody knows it"));
+        assert!(!judges("sick: came to something"));
     }
 }

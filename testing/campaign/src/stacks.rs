@@ -1,6 +1,8 @@
 //! Where all threads are: what there is to go by if a case does not end.
 
-use std::process::Command;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::process::{Command, Stdio};
 
 /// Seconds that it may take. The program stands still meanwhile.
 const PATIENCE: &str = "60";
@@ -16,14 +18,26 @@ pub fn of_all_threads() -> Result<String, String> {
     let calls = format!("thread apply all backtrace {DEPTH}");
     // This program cannot end it: it is stopped as well.
     let mut debugger = Command::new("timeout");
-    debugger.args([PATIENCE, "gdb", "-nx", "-batch", "-p", &pid]);
+    debugger.args(["-k", "5", PATIENCE, "gdb", "-nx", "-batch", "-p", &pid]);
     debugger.args(["-ex", "set print frame-arguments none", "-ex", &calls]);
-    let said = debugger.output().map_err(|error| format!("gdb was not started: {error}"))?;
+    let failed = |error: std::io::Error| format!("gdb was not started: {error}");
+    // Into files: a pipe would be full, and its reader stands still.
+    let (mut out, mut errors) =
+        (tempfile::tempfile().map_err(failed)?, tempfile::tempfile().map_err(failed)?);
+    debugger.stdin(Stdio::null());
+    debugger.stdout(out.try_clone().map_err(failed)?);
+    debugger.stderr(errors.try_clone().map_err(failed)?);
+    debugger.status().map_err(failed)?;
+    let said = |file: &mut File| {
+        let mut bytes = Vec::new();
+        let read = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
+        read.map(|_| String::from_utf8_lossy(&bytes).into_owned()).map_err(failed)
+    };
     let is_told = |line: &&str| line.starts_with('#') || line.starts_with("Thread ");
-    let stacks = String::from_utf8_lossy(&said.stdout);
+    let stacks = said(&mut out)?;
     let stacks: Vec<&str> = stacks.lines().filter(is_told).collect();
     if stacks.is_empty() {
-        let why = String::from_utf8_lossy(&said.stderr);
+        let why = said(&mut errors)?;
         let why = why.trim().lines().last().unwrap_or("it said nothing").to_owned();
         return Err(format!("gdb tells no calls: {why}"));
     }

@@ -23,6 +23,9 @@ pub const WORD: u64 = 8;
 /// Bytes of an entry of the log.
 pub const ENTRY: usize = 16;
 
+/// Stores by which the program counts as begun.
+const ENOUGH: u32 = 4;
+
 /// What a process is told to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Orders {
@@ -162,7 +165,7 @@ fn program(orders: &Orders) -> Result<(), String> {
     }
     let log = OpenOptions::new().append(true).create(true).open(beside(&orders.path, "log"));
     let mut log = log.map_err(|error| text(&error))?;
-    let mut rng = Rng::new(orders.seed);
+    let (mut rng, mut stored) = (Rng::new(orders.seed), 0);
     loop {
         let (word, value) = (rng.below(len / WORD), rng.next_u64());
         if is_left_alone(word * WORD / PAGE) {
@@ -179,7 +182,8 @@ fn program(orders: &Orders) -> Result<(), String> {
             map.store(word, value);
         }
         // Once enough is in the log for it to count as begun.
-        if orders.dies && rng.below(16) == 0 {
+        stored += 1;
+        if orders.dies && stored > ENOUGH && rng.below(16) == 0 {
             std::process::abort();
         }
     }

@@ -255,7 +255,11 @@ impl Ward {
                 slain = true;
             }
             let killed = child.kill().and_then(|()| child.wait());
-            was_killed(killed.map_err(|error| refused("kill", &error))?)?;
+            let ended = killed.map_err(|error| refused("kill", &error))?;
+            // One whose program is gone may end before that.
+            if !slain {
+                was_killed(ended)?;
+            }
             // The program goes on for a while, or not.
             let alone = if whom == Whom::Both { 200 } else { 20_000 };
             std::thread::sleep(Duration::from_micros(self.rng.below(alone)));
