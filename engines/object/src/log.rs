@@ -4,26 +4,14 @@ use holdfast_logs::{Lane, LogError, RecordBuilder};
 use holdfast_pmem::{Medium, PAGE};
 use holdfast_redundancy::events::{Cause, Finder};
 use holdfast_txn::{Result, TxError};
-use std::time::Duration;
 
+use crate::scrub::give_way;
 use crate::shared::Shared;
 
 /// Rounds a committer waits for others before it gives the transaction up and runs it again.
 const ROUNDS: u32 = 20_000;
-/// Of these, those in which it looks again at once.
+/// Of these, those in which it does not sleep.
 const YIELDS: u32 = 1_000;
-/// Time between the others: to give way costs no time where nobody wants it, and a time slice where
-/// somebody does.
-const PAUSE: Duration = Duration::from_micros(100);
-
-/// Lets others go on, of whom one does what is waited for.
-fn give_way(rounds: u32) {
-    if rounds <= YIELDS {
-        holdfast_sync::thread::yield_now();
-    } else {
-        holdfast_sync::thread::sleep(PAUSE);
-    }
-}
 
 impl<M: Medium> Shared<M> {
     /// Holds log lane `lane`; only a repair of its pages can make this wait.
@@ -48,7 +36,7 @@ impl<M: Medium> Shared<M> {
                 return false;
             }
             self.settle_others(mine);
-            give_way(rounds);
+            give_way(rounds, YIELDS);
             rounds < ROUNDS
         };
         let room = lane.reserve(&self.m, &self.numbers, record.len(), wait);
@@ -117,14 +105,14 @@ impl<M: Medium> Shared<M> {
             if self.is_file() {
                 self.reclaim()?;
                 if self.numbers.durable() < number {
-                    give_way(round);
+                    give_way(round, YIELDS);
                 }
             } else if self.numbers.watermark(&self.m) >= number {
                 lane.mark(&self.m, &self.numbers).map_err(|e| self.log_error(e))?;
             } else {
                 // Another lane's commit is under way; it does not wait for this one.
                 self.settle_others(lane.id());
-                give_way(round);
+                give_way(round, YIELDS);
             }
         }
         Err(TxError::Conflict)

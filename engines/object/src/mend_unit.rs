@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::halves::{MayBe, find_half};
 use crate::hold::Holding;
 use crate::repair::{Asked, BAD_PAGES_MAX, Mended};
-use crate::scrub::{HELD_TRIES, give_way};
+use crate::scrub::{HELD_TRIES, HELD_YIELDS, give_way};
 use crate::shared::{Repairer, Shared};
 use crate::whole_page::{find_page, look_beside};
 
@@ -258,11 +258,11 @@ fn mend_holding<M: Medium>(
             Done::NoCure => return Ok(None),
             Done::Held => {
                 tries += 1;
-                give_way(tries);
+                give_way(tries, HELD_YIELDS);
             }
             Done::Made => {
                 made += 1;
-                give_way(made);
+                give_way(made, HELD_YIELDS);
             }
         }
     }

@@ -43,7 +43,7 @@ const AGAIN_MAX: u32 = 256;
 /// How often columns are looked at that others keep from being settled.
 pub(crate) const HELD_TRIES: u32 = 1_000;
 /// Of these, how often they are looked at again at once.
-const HELD_YIELDS: u32 = 50;
+pub(crate) const HELD_YIELDS: u32 = 50;
 /// Nanoseconds between the others.
 const HELD_PAUSE: u64 = 100_000;
 /// Steps between two stores of the progress: what a crash makes a scrub do again.
@@ -162,9 +162,11 @@ fn beside((from, len): (u64, u64), others: &[(u64, u64)]) -> Vec<(u64, u64)> {
     rest
 }
 
-/// Lets others go on who hold what is to be looked at again.
-pub(crate) fn give_way(tries: u32) {
-    if tries <= HELD_YIELDS {
+/// Lets others go on who hold what is to be looked at again, or do what is waited for: by sleeping,
+/// but for the first tries. To give way alone costs no time where nobody wants it, and a time slice
+/// where somebody does.
+pub(crate) fn give_way(tries: u32, at_once: u32) {
+    if tries <= at_once {
         holdfast_sync::thread::yield_now();
     } else {
         holdfast_sync::thread::sleep(Duration::from_nanos(HELD_PAUSE));
@@ -483,7 +485,7 @@ impl<M: Medium> Shared<M> {
                     // Who holds it lets go of it in a moment, or has a view.
                     Settled::Held(_) if held < HELD_TRIES => {
                         held += 1;
-                        give_way(held);
+                        give_way(held, HELD_YIELDS);
                     }
                     Settled::Done(Mended::Nothing) => return Ok((back, false)),
                     Settled::Done(mended) => return Ok((mended, false)),

@@ -247,8 +247,9 @@ fn watch(
         let late = lock(clocks).values().find(|(_, since)| since.elapsed() > row.patience).copied();
         if let Some((case, _)) = late {
             eprintln!("row {}: case {case} took more than {:?}", row.name, row.patience);
-            if let Some(panic) = lock(&LAST_PANIC).as_ref() {
-                eprintln!("the last panic so far: {panic}");
+            let panic = lock(&LAST_PANIC).clone();
+            if let Some(panic) = panic {
+                eprintln!("the last panic so far, which may be one on purpose: {panic}");
             }
             stacks::tell();
             return hung(case);

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::goals::once;
 use crate::{ASKED, Row, is_meant};
 
 /// Methods whose schedule is left to chance: threads, signals, a machine. Their seed says what is
@@ -53,8 +54,13 @@ fn is_mended(bad: &Row, later: &[Row]) -> bool {
     // As long as the method finds something, what was clean in between shows nothing.
     let found = |row: &Row| row.method == bad.method && !row.is_clean();
     let since = later.iter().rposition(found).map_or(0, |at| at + 1);
-    let clean = later[since..].iter().filter(|row| stands_for(row, bad));
-    clean.map(|row| row.count).sum::<u64>() >= (TIMES * bad.count).max(1)
+    let clean = later[since..].iter().filter(|row| row.is_clean() && stands_for(row, bad));
+    // The same inputs again show nothing new; the same threads may meet at another instant.
+    let clean: u64 = match inputs(&bad.how) {
+        Some(_) => once(clean).iter().map(|row| row.count).sum(),
+        None => clean.map(|row| row.count).sum(),
+    };
+    clean >= (TIMES * bad.count).max(1)
 }
 
 fn is_chance(row: &Row) -> bool {
@@ -254,12 +260,15 @@ mod tests {
         let fuzz = |commit: &str, corpus: &str, count, violations| Row {
             method: "fuzz open".to_owned(),
             count,
-            ..of(commit, &format!("seed 2, corpus {corpus}, inputs 0 to 90"), violations)
+            ..of(commit, &format!("seed 2, corpus {corpus}, inputs 0 to {count}"), violations)
         };
         let then =
             |corpus, count| open(&[fuzz("abc", "1a", 90, 1), fuzz("def", corpus, count, 0)]).len();
         assert_eq!(then("1a", 90), 0, "the same inputs");
         assert_eq!((then("2b", 90), then("2b", 270)), (1, 0), "others: thrice as many");
+        let again = fuzz("def", "2b", 90, 0);
+        let rows = [fuzz("abc", "1a", 90, 1), again.clone(), again.clone(), again];
+        assert_eq!(open(&rows).len(), 1, "the same ones, three times");
     }
 
     #[test]

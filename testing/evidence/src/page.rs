@@ -35,10 +35,10 @@ const GOALS_WORDS: &str = "\
 What all runs together should come to, and what they have. Runs count in which nothing was wrong, of
 a source that is in the history; of those that were done again of the same source with the same
 seeds the largest, and no numbered input twice. Where all of something is wanted, the newest run of
-each method counts, whatever it found, against what there is in the source as it is now. A method
-has a run if nothing of it was left out: of campaigns that is one of the long tier. Different images
-or sequences are those of the largest run of each method: another may have met the same ones. A `-`
-in the columns that must be zero stands for a method that cannot see such a thing.
+each method counts, whatever it found; of campaigns against what there is in the source as it is
+now. A method has a run if nothing of it was left out: of campaigns that is one of the long tier.
+Different images or sequences are those of the largest run of each method: another may have met the
+same ones. A `-` in the columns that must be zero stands for a method that cannot see such a thing.
 ";
 const GOALS_EARLIER: &str = "\
 What all runs together should come to, and what they have. A `-` in the columns that must be zero
@@ -58,6 +58,13 @@ seeds the largest, and no numbered input twice. Where all of something is wanted
 each method counts, whatever it found. Different images or sequences are those of the largest run of
 each method: another may have met the same ones. A `-` in the columns that must be zero stands for a
 method that cannot see such a thing.
+What all runs together should come to, and what they have. Runs count in which nothing was wrong, of
+a source that is in the history; of those that were done again of the same source with the same
+seeds the largest, and no numbered input twice. Where all of something is wanted, the newest run of
+each method counts, whatever it found, against what there is in the source as it is now. A method
+has a run if nothing of it was left out: of campaigns that is one of the long tier. Different images
+or sequences are those of the largest run of each method: another may have met the same ones. A `-`
+in the columns that must be zero stands for a method that cannot see such a thing.
 ";
 const GOALS_TABLE: &str = "| figure | wanted | reached | done | counted of |";
 const OPEN: &str =

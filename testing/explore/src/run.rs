@@ -214,9 +214,12 @@ impl<H: 'static, A: Model> Explorer<H, A> {
         } else if report.instants == 0 || report.images == 0 {
             "no image of a crash was built: see what the operations do and the budget allows"
         } else {
-            // One of several places of a name is told by what stands behind it.
-            let passed = |name: &str| places.iter().any(|(site, ..)| name.starts_with(site.name()));
-            let missing = self.plan.off.iter().find(|name| !passed(name))?;
+            // The names by which a place is switched off.
+            let named = |&(site, kind, place): &Passed| {
+                [site.name().to_owned(), kind.at(site), at_line((site, kind, place))]
+            };
+            let passed: BTreeSet<String> = places.iter().flat_map(named).collect();
+            let missing = self.plan.off.iter().find(|name| !passed.contains(*name))?;
             return Some(format!("no place called `{missing}`, to be left out, was come to"));
         };
         Some(why.to_owned())

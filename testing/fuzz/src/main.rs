@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -201,8 +202,9 @@ impl Storming {
         };
         let begun = Instant::now();
         let plan = self.plan()?;
-        let corpora = plan.targets.iter().map(|(_, inputs)| fingerprint(inputs));
-        let corpora: Vec<u32> = corpora.collect();
+        let corpora =
+            plan.targets.iter().map(|(target, inputs)| (target.name, fingerprint(inputs)));
+        let corpora: BTreeMap<&str, u32> = corpora.collect();
         stop::listen();
         let all = storm::run(plan).map_err(|error| error.to_string())?;
         let rows = self.rows(&all, &corpora, &source);
@@ -266,20 +268,20 @@ impl Storming {
         })
     }
 
-    fn rows(&self, all: &[Storm], corpora: &[u32], source: &Begun) -> Vec<Row> {
-        let row = |(done, corpus): (&Storm, &u32)| Row {
+    fn rows(&self, all: &[Storm], corpora: &BTreeMap<&str, u32>, source: &Begun) -> Vec<Row> {
+        let row = |done: &Storm| Row {
             commit: source.commit(),
             method: format!("fuzz {}", done.target.name),
             how: format!(
-                "seed {}, corpus {corpus:08x}, inputs {} to {}",
-                self.seed, self.from, done.next
+                "seed {}, corpus {:08x}, inputs {} to {}",
+                self.seed, corpora[done.target.name], self.from, done.next
             ),
             count: done.runs,
             violations: done.finding.is_some().into(),
             seconds: done.time.as_secs(),
             ..Row::default()
         };
-        all.iter().zip(corpora).map(row).collect()
+        all.iter().map(row).collect()
     }
 }
 

@@ -210,7 +210,10 @@ fn under(sanitizer: Sanitizer, root: &Path, args: &Args) -> Result<Ran> {
 
 /// What was run: crates, and what their tests were told.
 fn how(args: &Args) -> String {
-    let told = args.rest.iter().map(|word| format!(" {word}")).collect::<String>();
+    // Of some crates is no run of all.
+    let part = args.packages.first().map(|_| " -p".to_owned());
+    let told = part.into_iter().chain(args.rest.iter().map(|word| format!(" {word}")));
+    let told = told.collect::<String>();
     let crates = chosen(args).join(" ");
     if told.is_empty() { crates } else { format!("{crates}, told{told}") }
 }
@@ -404,8 +407,8 @@ mod tests {
             json: None,
             rest,
         };
-        assert_eq!(how(&args), "a, told one");
-        assert_eq!(how(&Args { rest: Vec::new(), ..args }), "a");
+        assert_eq!(how(&args), "a, told -p one");
+        assert_eq!(how(&Args { rest: Vec::new(), ..args }), "a, told -p", "a part");
     }
 
     #[test]

@@ -178,8 +178,8 @@ pub fn work(orders: &Orders, voice: &Voice) -> ! {
     // Of a thread, nobody else would hear of it: the others go on, until the process is killed.
     let (heard, before) = (voice.clone(), std::panic::take_hook());
     std::panic::set_hook(Box::new(move |panic| {
-        before(panic);
         heard.say(&Said::Panicked(panic.to_string()));
+        before(panic);
     }));
     if let Err(error) = obey(orders, voice) {
         voice.say(&Said::Failed(error));
