@@ -78,6 +78,15 @@ struct Line {
     done: Mutex<Storm>,
 }
 
+impl Line {
+    /// What is known of it now. What hangs never comes to the end of its turn, where the number
+    /// of the next input is noted.
+    fn so_far(&self) -> Storm {
+        let done = lock(&self.done).clone();
+        Storm { next: self.next.load(Ordering::Relaxed), ..done }
+    }
+}
+
 /// What a thread is running: since when, and what.
 #[derive(Default)]
 struct Now(Mutex<Option<(Instant, &'static Target, Vec<u8>)>>);
@@ -117,7 +126,7 @@ pub fn run(plan: Plan) -> io::Result<Vec<Storm>> {
         threads.push(thread::Builder::new().name(format!("storm {job}")).spawn(work)?);
     }
     wait(&shared, &threads, hang);
-    let mut all: Vec<Storm> = shared.lines.iter().map(|line| lock(&line.done).clone()).collect();
+    let mut all: Vec<Storm> = shared.lines.iter().map(Line::so_far).collect();
     if all.iter().any(|done| done.finding.is_some()) {
         // What hangs cannot be waited for, and keeps others from their turns.
         return Ok(all);
