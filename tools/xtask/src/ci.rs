@@ -66,6 +66,10 @@ const CAMPAIGN: &str = "holdfast-campaign";
 /// whoever gives it the same.
 const SEED: &str = "<of the commit>";
 
+/// Stands for half as many threads again as there are processors: many tests wait for processes
+/// and clocks, and while one does, another computes.
+const THREADS: &str = "<more than processors>";
+
 /// The steps, in the order they run.
 #[rustfmt::skip]
 const STEPS: &[Step] = &[
@@ -92,12 +96,14 @@ const STEPS: &[Step] = &[
     // The programs in C are among the tests; built for them alone, much would be built twice.
     Step { needs: Needs::Crate("holdfast-capi"),
            ..step("capi", Run::Xtask(&["capi", "--header"])) },
-    Step { variables: &[("HOLDFAST_SEED", SEED)],
+    Step { variables: &[("HOLDFAST_SEED", SEED), ("RUST_TEST_THREADS", THREADS)],
            ..step("test", Run::Tests(&["test", "--workspace", "--", "--show-output"])) },
     Step { needs: Needs::Crate("holdfast-models"), ..step("models", Run::Xtask(&["models"])) },
     // To build for release takes minutes, for what is run once: these are optimised as well, and
-    // look for overflows, and whether what the source asserts is so.
-    Step { needs: Needs::Crate("holdfast-cli"), ..step("demo", Run::Built("holdfast", &["demo"])) },
+    // look for overflows, and whether what the source asserts is so; slower, and so of less.
+    Step { needs: Needs::Crate("holdfast-cli"),
+           ..step("demo", Run::Built("holdfast", &[
+               "demo", "--text", "1048576", "--faults", "300", "--kills", "8"])) },
     Step { needs: Needs::Crate("holdfast-campaign"),
            ..step("campaign", Run::Built(CAMPAIGN, &["object", "--tier", "ci"])) },
     Step { needs: Needs::Crate("holdfast-guard"),
@@ -105,10 +111,10 @@ const STEPS: &[Step] = &[
     // Says that it skips, and why, where no machine can be emulated.
     Step { needs: Needs::Crate("lab"), ..step("lab", Run::Built("lab", &["--smoke"])) },
     // The tests run the corpora; this is what chance makes of them, other inputs for each commit.
-    // Each target for so long by the clock, six at a time: of two cores, each has a third of one.
+    // Each target for so long by the clock, all at once: of two cores, each has a sixth of one.
     Step { needs: Needs::Crate("holdfast-fuzz"),
            ..step("fuzz", Run::Built("holdfast-fuzz", &[
-               "storm", "--seconds", "30", "--jobs", "6", "--seed", SEED])) },
+               "storm", "--seconds", "30", "--jobs", "11", "--seed", SEED])) },
 ];
 
 /// How a step ended.
@@ -296,8 +302,13 @@ fn command<'a>(
 }
 
 /// The variables that a step is given.
-fn variables<'a>(step: &Step, seed: &'a str) -> impl Iterator<Item = (&'static str, &'a str)> {
-    let value = move |value: &'static str| if value == SEED { seed } else { value };
+fn variables(step: &Step, seed: &str) -> impl Iterator<Item = (&'static str, String)> {
+    let threads = || std::thread::available_parallelism().map_or(2, usize::from) * 3 / 2;
+    let value = move |value: &'static str| match value {
+        SEED => seed.to_owned(),
+        THREADS => threads().to_string(),
+        _ => value.to_owned(),
+    };
     step.variables.iter().map(move |(name, of)| (*name, value(of)))
 }
 
@@ -476,7 +487,7 @@ mod tests {
         let fuzz = STEPS.iter().find(|step| step.name == "fuzz").unwrap();
         assert!(shown(fuzz, "7").ends_with(" --seed 7"));
         let test = STEPS.iter().find(|step| step.name == "test").expect("a step");
-        assert!(shown(test, "7").starts_with("HOLDFAST_SEED=\"7\" cargo test"));
+        assert!(shown(test, "7").starts_with("HOLDFAST_SEED=\"7\" RUST_TEST_THREADS="));
         assert_ne!(seed(Path::new(env!("CARGO_MANIFEST_DIR"))), "0");
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use holdfast_faultmem::{Clear, Image};
+use holdfast_faultmem::{Budget, Clear, Image};
 use holdfast_workloads::Rng;
 
 use super::Mutant;
@@ -168,9 +168,9 @@ fn longest(driver: &Driver) -> u64 {
     choice.large.iter().max_by_key(|object| object.1).map_or(0, |object| object.0)
 }
 
-fn jury_of(world: &Arc<World>, driver: &Driver, rng: &mut Rng) -> Jury {
+fn jury_of(world: &Arc<World>, driver: &Driver, budget: Budget, rng: &mut Rng) -> Jury {
     let (shared, ledger) = (Arc::clone(world), driver.ledger.clone());
-    Jury::new(MANY, rng, move |image, _| {
+    Jury::new(budget, rng, move |image, _| {
         let driver = opened(&shared, shared.after(image), &ledger.promise())?;
         abandon(driver);
         Ok(())
@@ -181,7 +181,7 @@ fn jury_of(world: &Arc<World>, driver: &Driver, rng: &mut Rng) -> Jury {
 pub fn once(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
     let driver = stage(&world, &mut rng)?;
-    let jury = jury_of(&world, &driver, &mut rng);
+    let jury = jury_of(&world, &driver, MANY, &mut rng);
     jury.sit(&driver.medium);
     let of = longest(&driver);
     driver.must(&Job::new(&mut rng, [Op::Write { of, from: 100, len: 8_500 }]))?;
@@ -196,7 +196,7 @@ pub fn once(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
 pub fn held_back(mutant: &Mutant, world: &'static str) -> Judged<Tally> {
     let (world, mut rng) = (Arc::new(mutant.world(world)), mutant.rng(1));
     let driver = stage(&world, &mut rng)?;
-    let jury = jury_of(&world, &driver, &mut rng);
+    let jury = jury_of(&world, &driver, MANY, &mut rng);
     let choice = Choice::of(&driver.ledger.objects());
     let (held, of) = (choice.small[0].0, longest(&driver));
     install(&driver.medium);
@@ -322,7 +322,7 @@ fn in_place_at(mutant: &Mutant, world: &'static str, phase: u32) -> Judged<Tally
     let now = driver.ledger.objects();
     let added = now.iter().map(|(word, _)| word).find(|word| before.get(*word).is_none());
     let Some(of) = added else { return Err(unable("an object was made")) };
-    let jury = jury_of(&world, &driver, &mut rng);
+    let jury = jury_of(&world, &driver, FEW, &mut rng);
     install(&driver.medium);
     let (park, locked) = (Park::at(midway(world.kind)), Park::at(LOCKED));
     let job = Job::new(&mut rng, [Op::Write { of: held, from: 0, len: 8 }]);

@@ -28,7 +28,7 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "crash-pairs",
     story: "two operations, with other lanes parked inside their commits; rings that wrap",
-    cases: |tier| if tier == Tier::Ci { 16 } else { 400 },
+    cases: |tier| if tier == Tier::Ci { 8 } else { 400 },
     run,
     finish: |_| {},
     patience: LONGEST,
@@ -87,7 +87,7 @@ fn run(case: &Case) -> Tally {
     let mut worlds = World::usual();
     let round = case.number as usize / worlds.len();
     let by_lines = match case.tier {
-        Tier::Ci => (round + case.seed as usize).is_multiple_of(4),
+        Tier::Ci => (round + case.seed as usize).is_multiple_of(2),
         Tier::Long => round / 2 % 2 == 1,
     };
     let world = worlds.swap_remove(case.number as usize % worlds.len());

@@ -65,8 +65,8 @@ fn scenes() -> impl Iterator<Item = &'static Scene> {
 fn plan(tier: Tier, linked: bool) -> Plan {
     let ci = matches!(tier, Tier::Ci);
     let many = if ci { 4 } else { 60 };
-    let dense = if ci { 30 } else { 400 };
-    let whole = if ci { 1 << 8 } else { 1 << 12 };
+    let dense = if ci { 16 } else { 400 };
+    let whole = if ci { 1 << 6 } else { 1 << 12 };
     let thin = Budget { exhaustive: whole, singles: many, pairs: many / 2, samples: many, seed: 0 };
     let plan = Plan {
         thin,

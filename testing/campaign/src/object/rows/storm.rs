@@ -60,7 +60,7 @@ use kind::Kind;
 pub const ROW: Row = Row {
     name: "storm",
     story: "every kind of fault, mixed, at random times, while threads work; and beyond tolerance",
-    cases: |tier| WRONG.len() as u64 + CASES * if matches!(tier, Tier::Ci) { 1 } else { 100 },
+    cases: |tier| WRONG.len() as u64 + if matches!(tier, Tier::Ci) { CASES } else { 4_000 },
     run,
     finish,
     patience: Duration::from_secs(300),
@@ -84,7 +84,7 @@ const WRONG: &[Variant] = &[
 ];
 const _: () = are_enough(WRONG);
 /// Cases of the CI tier.
-const CASES: u64 = 40;
+const CASES: u64 = 24;
 /// Storms of each; the pool goes on from one to the next.
 const STORMS: u64 = 4;
 /// Rounds of faults in each, with a scrub after each round.
@@ -114,7 +114,7 @@ type Left = (Image, Acked<Objects>);
 const GIVEN_UP_EACH: u64 = 50;
 
 /// From so many storms on each kind of fault has to have come, and been found.
-const MANY: u64 = 100;
+const MANY: u64 = 60;
 /// Of so many faults one may come in a round whose journal did not hold all events.
 const UNTOLD_EACH: u64 = 50;
 
