@@ -110,6 +110,13 @@ fn a_run_that_does_not_end_is_found_and_the_others_go_on() {
     let hang = Duration::from_secs(1);
     let alone = stormed(Plan { hang, ..plan(&[&HANGS, &ALRIGHT], Until::Runs(20_000)) });
     assert!(alone[0].finding.is_some());
+    // The row of such a storm would be refused if it had fewer inputs than runs.
+    assert!(
+        alone[0].runs > 0 && alone[0].next >= alone[0].runs,
+        "{} to {}",
+        alone[0].runs,
+        alone[0].next
+    );
 }
 
 #[test]

@@ -81,7 +81,8 @@ fn steps_of_crates_that_exist_run() {
     let calls = tree.calls();
     assert_eq!(calls[..4], STEPS, "the programs in C are among the tests");
     let built = "test --workspace --no-run --quiet []";
-    let last = ["demo []", "object --tier ci []", "mapped --tier ci []", "--smoke []"];
+    let demo = "demo --text 1048576 --faults 300 --kills 8 []";
+    let last = [demo, "object --tier ci []", "mapped --tier ci []", "--smoke []"];
     assert_eq!(calls[4..], last.map(|words| [built, words]).concat());
 }
 

@@ -181,6 +181,8 @@ impl Tree {
     fn command_of(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.arg("--root").arg(self.root()).args(arguments).env_remove("RUSTDOCFLAGS");
+        // The programs that lie there are real ones, and would be run for minutes.
+        command.env_remove("CARGO_TARGET_DIR");
         command
     }
 }
