@@ -1,7 +1,7 @@
 //! What CI runs, as one table of steps, cheapest first.
 //!
 //! A step whose crate or file does not exist yet is left out and the summary says so. The whole run
-//! must stay below [`BUDGET`] on a machine with two cores.
+//! must stay below [`BUDGET`] on a machine with two cores, and fails beyond [`LIMIT`] on any.
 
 pub(crate) mod skips;
 
@@ -18,10 +18,12 @@ use self::skips::Kept;
 use crate::Misuse;
 use crate::workspace::{Workspace, cargo, keep_json};
 
-/// Longest run on a machine with [`CORES`] that has nothing else to do. One that takes more than
-/// the processor time of it, or longer without what others have kept from it, has failed although
-/// each step has passed.
+/// Longest run on a machine with [`CORES`] that has nothing else to do. One is over it that takes
+/// more than the processor time of it, or longer without what others have kept from it; it says so.
 const BUDGET: Duration = Duration::from_secs(40 * 60);
+/// One that is over this has failed although each step has passed. The same commit took 33 minutes
+/// on one machine with two cores and 50 on another: up to there, it may be the machine.
+const LIMIT: Duration = Duration::from_secs(60 * 60);
 /// Cores of that machine.
 const CORES: u32 = 2;
 
@@ -127,7 +129,7 @@ enum Outcome {
     NotRun,
 }
 
-/// Runs the steps (those of `only`, if any); `true` if all that ran passed within the budget. What
+/// Runs the steps (those of `only`, if any); `true` if all that ran passed within the limit. What
 /// each came to is written to `json` as well.
 pub(crate) fn run(
     workspace: &Workspace,
@@ -349,6 +351,10 @@ impl Spent {
     fn alone(self) -> Duration {
         self.time.saturating_sub(self.others / CORES)
     }
+
+    fn is_over(self, longest: Duration) -> bool {
+        self.of_processors > CORES * longest || self.alone() > longest
+    }
 }
 
 /// Processor time that was used on this machine since it was started, whoever used it.
@@ -380,7 +386,7 @@ fn processor_time() -> Result<Duration> {
     Ok(of_ticks(ticks))
 }
 
-/// Prints one line per step and the verdict; `true` if nothing failed and the budget was kept.
+/// Prints one line per step and the verdict; `true` if nothing failed within the limit.
 fn summarise(results: &[(&str, Outcome, Duration)], spent: Spent) -> bool {
     println!("\nci summary");
     for (name, outcome, time) in results {
@@ -394,9 +400,11 @@ fn summarise(results: &[(&str, Outcome, Duration)], spent: Spent) -> bool {
         println!("  {name:10} {:>8.1} s  {verdict}", time.as_secs_f64());
     }
     let failed = results.iter().any(|(_, outcome, _)| *outcome == Outcome::Failed);
-    let slow = spent.of_processors > CORES * BUDGET || spent.alone() > BUDGET;
+    let slow = spent.is_over(LIMIT);
     if slow {
-        println!("  over the budget of {} s: make a step cheaper", BUDGET.as_secs());
+        println!("  over the limit of {} s: make a step cheaper", LIMIT.as_secs());
+    } else if spent.is_over(BUDGET) {
+        println!("  over the budget of {} s: make a step cheaper soon", BUDGET.as_secs());
     } else if spent.time > BUDGET {
         println!("  over the budget of {} s on a busy machine", BUDGET.as_secs());
     }
@@ -434,17 +442,19 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_step_or_a_blown_budget_fails_the_run() {
+    fn a_failed_step_or_a_run_beyond_the_limit_fails() {
         let second = Duration::from_secs(1);
         let spent = |time, of_processors| Spent { time, of_processors, others: 2 * second };
-        let usual = spent(BUDGET, CORES * BUDGET);
+        let usual = spent(LIMIT, CORES * LIMIT);
         let passed = |spent| summarise(&[("a", Outcome::Passed(0), second)], spent);
         assert!(passed(usual));
         assert!(summarise(&[("a", Outcome::Skipped("b"), second)], usual));
         assert!(!summarise(&[("a", Outcome::Failed, second)], usual));
-        assert!(passed(spent(BUDGET + second, CORES * BUDGET)), "others have worked meanwhile");
-        assert!(!passed(spent(BUDGET, CORES * BUDGET + second)));
-        assert!(!passed(spent(BUDGET + 2 * second, second)), "nobody else was in its way");
+        assert!(passed(spent(LIMIT + second, CORES * LIMIT)), "others have worked meanwhile");
+        assert!(!passed(spent(LIMIT, CORES * LIMIT + second)));
+        assert!(!passed(spent(LIMIT + 2 * second, second)), "nobody else was in its way");
+        assert!(!spent(BUDGET, CORES * BUDGET).is_over(BUDGET));
+        assert!(spent(BUDGET, CORES * BUDGET + second).is_over(BUDGET));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use holdfast::{Options, Parity, Pool, SumKind};
 /// Keys in each pool.
 const KEYS: u64 = 60;
 /// Corrupted files made of each pool.
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 20;
 /// Bytes of the journal in each pool.
 const EVENTS: u64 = 8192;
 /// Bytes of a page.

@@ -1,8 +1,9 @@
 //! Programs under guard, each a process of its own: this one, started again.
 //!
-//! Two checks at a time, since most of them wait for others half of their time. Each is a process,
-//! this one again: what one opens would be open in whatever another starts at that moment. Those
-//! that look at clocks closely, or have very many files, have the machine to themselves.
+//! Some checks at a time, more than there are processors, since most of them wait for others half
+//! of their time. Each is a process, this one again: what one opens would be open in whatever
+//! another starts at that moment. Those that look at clocks closely, or have very many files, have
+//! the machine to themselves.
 //!
 //! What a story leaves in its file is compared with what the same story leaves in another file
 //! without a guard. Then every page must be covered, so damage is done to some and must be undone.
@@ -92,8 +93,9 @@ fn all(only: Option<&str>) -> ExitCode {
             failed.fetch_add(usize::from(!passes(name)), Ordering::Relaxed);
         }
     };
+    let processors = thread::available_parallelism().map_or(2, usize::from).min(4);
     thread::scope(|scope| {
-        scope.spawn(turn);
+        (0..processors).for_each(|_| drop(scope.spawn(turn)));
         turn();
     });
     let alone = alone.iter().filter(|name| !passes(name)).count();

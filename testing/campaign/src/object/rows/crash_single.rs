@@ -64,9 +64,9 @@ fn scenes() -> impl Iterator<Item = &'static Scene> {
 /// is where they leave what they took, and that shows in fewer images.
 fn plan(tier: Tier, linked: bool) -> Plan {
     let ci = matches!(tier, Tier::Ci);
-    let many = if ci { 4 } else { 60 };
-    let dense = if ci { 16 } else { 400 };
-    let whole = if ci { 1 << 6 } else { 1 << 12 };
+    let many = if ci { 3 } else { 60 };
+    let dense = if ci { 8 } else { 400 };
+    let whole = if ci { 1 << 5 } else { 1 << 12 };
     let thin = Budget { exhaustive: whole, singles: many, pairs: many / 2, samples: many, seed: 0 };
     let plan = Plan {
         thin,
@@ -75,7 +75,7 @@ fn plan(tier: Tier, linked: bool) -> Plan {
         care: Care::USUAL,
         ruins: &[],
         again_each: 8,
-        limit: if ci { 25 } else { NO_END },
+        limit: if ci { 20 } else { NO_END },
         enough: 20,
     };
     if !(linked && ci) {
