@@ -301,11 +301,17 @@ impl Ward {
     fn wait_for_program(&self, child: &mut Child) -> Judged<Pid> {
         let begun = Instant::now();
         loop {
+            // Asked first: what it left is all there by then, and nobody else begins.
+            let ended = child.try_wait().map_err(|error| refused("the program", &error))?;
             let pid = std::fs::read_to_string(beside(&self.path, "pid")).ok();
             let pid = pid.and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
             let log = std::fs::metadata(beside(&self.path, "log")).map_or(0, |log| log.len());
-            match pid {
-                Some(pid) if log > ENTRY as u64 => return Ok(pid),
+            match (pid, ended) {
+                (Some(pid), _) if log > ENTRY as u64 => return Ok(pid),
+                (_, Some(status)) => {
+                    let story = format!("who guards the program ended before it began: {status}");
+                    return Err(Violation::new(Fault::Refused, story));
+                }
                 _ if begun.elapsed() < PATIENCE => {}
                 _ => {
                     let _ = child.kill().and_then(|()| child.wait());
