@@ -21,8 +21,8 @@ use crate::workspace::{Workspace, cargo, keep_json};
 /// Longest run on a machine with [`CORES`] that has nothing else to do. One is over it that takes
 /// more than the processor time of it, or longer without what others have kept from it; it says so.
 const BUDGET: Duration = Duration::from_secs(40 * 60);
-/// One that is over this has failed although each step has passed. The same commit took 33 minutes
-/// on one machine with two cores and 50 on another: up to there, it may be the machine.
+/// One that is over this has failed although each step has passed. Nearly the same code took 33
+/// minutes on one machine with two cores and 50 on another: up to there, it may be the machine.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
 /// Cores of that machine.
 const CORES: u32 = 2;

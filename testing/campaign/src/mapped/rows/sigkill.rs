@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{FileTimes, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use holdfast::protect::{ProtectOptions, ProtectedFile};
@@ -226,17 +226,19 @@ impl Ward {
             }
             std::thread::sleep(Duration::from_millis(2));
         };
-        let failed = || {
-            let why = std::fs::read_to_string(beside(&self.path, "failed"));
-            let why = why.unwrap_or_else(|_| "it said nothing".to_owned());
-            Violation::new(Fault::Refused, format!("the supervisor failed: {why}; {ended}"))
-        };
         if !ended.success() {
-            return Err(failed());
+            return Err(self.failed(ended));
         }
-        let report = std::fs::read(beside(&self.path, "report")).map_err(|_| failed())?;
+        let report = std::fs::read(beside(&self.path, "report")).map_err(|_| self.failed(ended))?;
         let report = serde_json::from_slice(&report);
         Ok(as_told(report.map_err(|error| refused("the report", &error))?))
+    }
+
+    /// What a supervisor that has ended says of why it failed.
+    fn failed(&self, ended: ExitStatus) -> Violation {
+        let why = std::fs::read_to_string(beside(&self.path, "failed"));
+        let why = why.unwrap_or_else(|_| "it said nothing".to_owned());
+        Violation::new(Fault::Refused, format!("the supervisor failed: {why}; {ended}"))
     }
 
     fn kill(&mut self, whom: Whom, tally: &mut Tally) -> Judged<()> {
@@ -308,10 +310,7 @@ impl Ward {
             let log = std::fs::metadata(beside(&self.path, "log")).map_or(0, |log| log.len());
             match (pid, ended) {
                 (Some(pid), _) if log > ENTRY as u64 => return Ok(pid),
-                (_, Some(status)) => {
-                    let story = format!("who guards the program ended before it began: {status}");
-                    return Err(Violation::new(Fault::Refused, story));
-                }
+                (_, Some(ended)) => return Err(self.failed(ended)),
                 _ if begun.elapsed() < PATIENCE => {}
                 _ => {
                     let _ = child.kill().and_then(|()| child.wait());

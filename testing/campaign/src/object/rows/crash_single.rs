@@ -38,7 +38,7 @@ fn worlds_of(tier: Tier) -> u64 {
 
 /// The world of a case, by its number. The CI tier plays each scene in one of them, and with other
 /// seeds in the others.
-fn world_of(case: &Case, scenes: usize) -> usize {
+pub(super) fn world_of(case: &Case, scenes: usize) -> usize {
     let (scene, turn) = (case.number as usize % scenes, case.number as usize / scenes);
     let turn = match case.tier {
         Tier::Ci => scene.wrapping_add(case.seed as usize),

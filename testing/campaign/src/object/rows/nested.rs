@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use holdfast_faultmem::Budget;
 
+use super::crash_single::world_of;
 use crate::object::judge::{Care, Nested};
 use crate::object::scenes::{LINKED, Plot, REPAIRS, SCENES, Scene, play};
 use crate::object::watch::{LONGEST, NO_END, Plan, Watch};
@@ -33,18 +34,8 @@ pub const ROW: Row = Row {
 fn worlds_of(tier: Tier) -> u64 {
     let all = World::usual().len() as u64;
     match tier {
-        Tier::Ci => all / 4,
+        Tier::Ci => 1,
         Tier::Long => all * 2,
-    }
-}
-
-/// The world of a case, by its number. The CI tier plays each scene in one of four, and with other
-/// seeds in the others.
-fn world_of(case: &Case, scenes: usize) -> usize {
-    let (scene, turn) = (case.number as usize % scenes, case.number as usize / scenes);
-    match case.tier {
-        Tier::Ci => scene.wrapping_add(case.seed as usize) % World::usual().len(),
-        Tier::Long => turn % World::usual().len(),
     }
 }
 
