@@ -158,12 +158,17 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let place = self.stripes.place(page);
         let answer = |verdict, found| Judged { verdict, found, readable: true };
         let unsure = |why| PageVerdict::Undecided(why);
-        let uncovered = unsure(Unsure::Uncovered);
+        // Where nothing was synced, what counts as new may have been covered.
+        let uncovered =
+            unsure(if inner.believed { Unsure::Uncovered } else { Unsure::TrackingLost });
         let read = self.read_page(inner.size, page, bytes);
         let region = inner.regions.get(&place.region);
         let region = region.filter(|region| place.inside < region.record.pages);
         let Some(region) = region else {
-            let zeros = read.is_ok() && holdfast_codes::is_zero(bytes);
+            // What the file has grown by since is looked at by nobody yet.
+            let at = page.saturating_mul(PAGE);
+            let grown = at >= inner.size && at < self.size_now()?;
+            let zeros = read.is_ok() && !grown && holdfast_codes::is_zero(bytes);
             return Ok(answer(if zeros { PageVerdict::Good } else { uncovered }, 0));
         };
         if !inner.header.value.sums() {
@@ -272,9 +277,9 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     }
 
     /// Whether the source knows of a store to a page. Where nobody was let in yet, only what
-    /// outlived a crash counts.
+    /// outlived a crash counts, if the store did, too.
     pub(crate) fn is_dirty(&self, region: &Region, page: u64) -> Result<bool> {
-        let asked = region.admitted || self.d.intact(page * PAGE, PAGE);
+        let asked = region.admitted || !region.thrown && self.d.intact(page * PAGE, PAGE);
         let ours = region.ours.has(self.stripes.place(page).inside);
         Ok(asked && !ours && self.peek_page(page)?)
     }

@@ -68,6 +68,9 @@ pub(crate) struct Inner {
     /// The machine stopped since the file was last open, and nothing was recovered yet: a page that
     /// was being covered may be what it was before.
     pub(crate) stopped: bool,
+    /// What the side file notes outlived that. If not, and until it is recovered, no page counts
+    /// as new or stored to.
+    pub(crate) believed: bool,
     /// We changed the data file, or let somebody: its date is another one because of us.
     pub(crate) touched: bool,
     /// A write failed: nothing more is written.
@@ -122,6 +125,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             counts: Counts::default(),
             trace: Tracer::new(options.trace),
             stopped: false,
+            believed: true,
             touched: false,
             failed: false,
         };

@@ -48,7 +48,10 @@
 //!
 //! A file that had grown when the header was written, and of whose new part a region's record does
 //! not know yet, was never covered there: those pages are marked. So is what it grew by since; but
-//! not a page there that a repair was replacing, for that had been covered.
+//! not a page there that a repair was replacing, for that had been covered. Where the machine
+//! stopped with nothing synced, header and record may be older than the cover, and a page older
+//! than its repair: there nothing is marked, no note of a store is believed, and what the source
+//! tells of one is thrown away.
 //!
 //! Only after all of that is durable is the header brought up to date, which makes the regions
 //! believed again. Everything may be done twice: a crash in the middle finds the same again.
@@ -227,6 +230,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let grown = if self.options.read_only { there.min(last) } else { 0 };
         inner.size = size.max(grown);
         // A file that was closed has no pass that was cut off.
+        inner.believed = believed;
         inner.stopped = header.boot != self.options.boot && header.state == State::Open;
         let mut opened = Opened {
             state: header.state,
@@ -313,12 +317,14 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let unusable = record.unusable | self.cut_stripes(number, pages, record.pages);
         let record = RegionRecord { kind, pages, unusable, ..record };
         let mut region = Region::found(record, self.clock.now());
-        // The header knew that the file had grown, and no pass had come by since.
-        region.marks = Bits::first(pages).without(Bits::first(known));
-        // Where nothing was synced, an old note that a page was stored to may have outlived
-        // the newer one that it was covered.
-        let observed = if trust.believed { found.observed } else { Bits::NONE };
-        (region.stale, region.observed) = (found.stale, observed);
+        region.stale = found.stale;
+        // Where nothing was synced, an old note that a page was stored to, or that the file had
+        // less of them, may have outlived the newer one that it was covered.
+        if trust.believed {
+            region.observed = found.observed;
+            // The header knew that the file had grown, and no pass had come by since.
+            region.marks = Bits::first(pages).without(Bits::first(known));
+        }
         (region.thrown, region.relied) = (!trust.believed, relied);
         let lost = found.record.is_none() || !trust.believed || found.suspect && !vouched;
         region.doubt = match (lost, vouched || !trust.changed, vouched || trust.dated) {
@@ -414,6 +420,23 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         Ok(())
     }
 
+    /// Where nothing was synced, nothing counts as stored to, nor as what the file grew by: what is
+    /// noted of it may be older than that it was covered, and what lies there older than a repair.
+    /// Nor is a store that the source tells of there for certain.
+    fn doubt_all(&self, inner: &mut Inner) -> Result<()> {
+        for (number, region) in &mut inner.regions {
+            region.doubt = region.doubt.or(Some(Unsure::TrackingLost));
+            (region.marks, region.thrown) = (Bits::NONE, true);
+            for inside in 0..region.record.pages {
+                let at = self.number(*number, inside) * PAGE;
+                if self.d.intact(at, PAGE) {
+                    self.d.take(at, PAGE, &mut |_, _| {})?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the data file has storage for some of a region.
     fn has_storage(&self, number: u64, size: u64) -> bool {
         let (at, len) = self.span(number, self.pages_of(number, size));
@@ -483,13 +506,18 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         if let Some((last, _)) = inner.regions.last_key_value() {
             self.side.reach(last + 1)?;
         }
+        if !inner.believed {
+            self.doubt_all(inner)?;
+        }
         if let Some(page) = opened.interrupted {
             self.doubt_interrupted(inner, page)?;
         }
         // A page that was covered, in a part of which the header does not know: the next opening
         // would take it for new with all of that, so that is covered now, but for the page.
         let known = inner.header.value.identity.size;
+        // Of a header that may be an older one the same goes for all that is not in it.
         let grown = opened.interrupted.is_some_and(|page| page >= known.div_ceil(PAGE));
+        let grown = grown || !inner.believed;
         let due: Vec<u64> = inner
             .regions
             .iter()
@@ -534,7 +562,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         header.durability = self.options.durability;
         header.generation += 1;
         inner.header.store(&self.side.s)?;
-        inner.stopped = false;
+        (inner.stopped, inner.believed) = (false, true);
         Ok(true)
     }
 }

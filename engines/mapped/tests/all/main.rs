@@ -14,6 +14,7 @@ mod lengths;
 mod memory;
 mod mutants;
 mod neighbours;
+mod older;
 mod promises;
 mod reasons;
 mod records;
