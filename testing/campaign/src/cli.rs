@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::builder::NonEmptyStringValueParser;
 use holdfast_evidence::{Begun, stop};
 
 use crate::goals::Asked;
@@ -68,7 +69,7 @@ pub struct Cli {
     #[arg(long, value_name = "N")]
     case: Option<u64>,
     /// Let rows leave something out for a printed reason that contains this text.
-    #[arg(long, value_name = "REASON")]
+    #[arg(long, value_name = "REASON", value_parser = NonEmptyStringValueParser::new())]
     allow_skip: Vec<String>,
     /// Threads.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]

@@ -91,7 +91,10 @@ fn changed_since(program: &Path, list: &Path) -> Result<Option<PathBuf>> {
 /// The source in a folder, as it is now.
 fn source(folder: &Path) -> String {
     let git = |words: &[&str]| {
-        let output = Command::new("git").arg("-C").arg(folder).args(words).output().ok()?;
+        let mut git = Command::new("git");
+        // Set by whoever starts this, it would make words of the paths below.
+        git.env_remove("GIT_LITERAL_PATHSPECS");
+        let output = git.arg("-C").arg(folder).args(words).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     // All of it, wherever in it this is; but the list itself is changed by being added to, and who
@@ -103,7 +106,11 @@ fn source(folder: &Path) -> String {
         return "unknown".to_owned();
     };
     let changed = git(&["status", "--porcelain", "--", ":/", but]);
-    let changed = if changed.is_some_and(|changed| changed.is_empty()) { "" } else { "+" };
+    // Where the history was cut off, a commit of the list alone looks as if it had changed all.
+    let is_cut = git(&["rev-parse", "--is-shallow-repository"]).is_some_and(|said| said == "true")
+        && git(&["rev-parse", "--verify", "--quiet", &format!("{last}^")]).is_none();
+    let is_known = changed.is_some_and(|changed| changed.is_empty()) && !is_cut;
+    let changed = if is_known { "" } else { "+" };
     let tree = git(&["rev-parse", "--short=10", &format!("{last}^{{tree}}")]);
     let tree = tree.map_or_else(String::new, |tree| format!(" tree {tree}"));
     format!("{commit}{changed}{tree}")
@@ -221,6 +228,28 @@ mod tests {
         commit(folder, "two");
         assert_ne!(begun(folder).commit(), run.commit());
         assert!(run.commit_now().contains('+'), "{}", run.commit_now());
+    }
+
+    /// Cut off at a commit of the list, it would be noted as another source, whose run counts again.
+    #[test]
+    fn where_the_history_is_cut_off_the_source_is_not_known() {
+        let whole = repository();
+        let whole = whole.path();
+        commit(whole, "one");
+        std::fs::create_dir(whole.join("docs")).unwrap();
+        std::fs::write(whole.join("docs/evidence.md"), "rows").unwrap();
+        git(whole, &["add", "--all"]);
+        git(whole, &["commit", "--quiet", "--message", "the list"]);
+        let of_depth = |depth: &str| {
+            let clone = tempfile::tempdir().unwrap();
+            let url = format!("file://{}", whole.display());
+            git(clone.path(), &["clone", "--quiet", "--depth", depth, &url, "."]);
+            source(clone.path())
+        };
+        let known = source(whole);
+        assert!(!known.contains('+'), "{known}");
+        assert!(of_depth("1").contains("+ tree "), "{}", of_depth("1"));
+        assert_eq!(of_depth("3"), known, "all of it is there");
     }
 
     #[test]

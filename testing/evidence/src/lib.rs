@@ -50,7 +50,7 @@ mod page;
 pub mod stop;
 
 pub use begun::Begun;
-pub use goals::{LOOM_MODELS, least, unlisted};
+pub use goals::{LOOM_MODELS, least, unlisted, variants};
 pub use mended::open;
 
 use std::collections::BTreeMap;

@@ -143,6 +143,17 @@ impl Report {
     }
 }
 
+/// Refuses a model of which the list of what is run knows another number of wrong variants: a row
+/// of an older source would be taken for one of all there are.
+pub(crate) fn listed(checker: &str, name: &str, count: usize) -> Result<()> {
+    let known = holdfast_evidence::variants(&format!("models {checker} {name}"));
+    ensure!(
+        count as u64 == known,
+        "{name} has {count} wrong variants, and the list of what was run knows {known}: set LEAST"
+    );
+    Ok(())
+}
+
 /// Refuses a core or harness with few wrong variants.
 pub(crate) fn enough(name: &str, count: usize) -> Result<()> {
     ensure!(count >= VARIANTS, "{name} has {count} wrong variants, and not {VARIANTS}");

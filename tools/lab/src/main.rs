@@ -85,8 +85,8 @@ struct Cli {
           value_parser = clap::value_parser!(u64).range(1..))]
     lives: u64,
     /// Each scene once and briefly, but for two that others stand for. Where no machine can be had,
-    /// exits with 0 and says why.
-    #[arg(long, conflicts_with_all = ["test", "cuts", "lives", "images"])]
+    /// exits with 0 and says why. It is too little to be noted in a list.
+    #[arg(long, conflicts_with_all = ["test", "cuts", "lives", "images", "ledger"])]
     smoke: bool,
     /// Seconds of a processor that the emulators of a brief run may take, those of each of the
     /// machines at once for themselves; by the clock all of it may take four times as long.

@@ -92,7 +92,9 @@ impl Came {
     }
 
     fn is_whole(&self) -> bool {
-        self.calls > 0 && self.planted > 0 && self.seen == self.planted && self.wrong.is_empty()
+        // As the list of what is run has it (LEAST): a run of fewer is told from one of all.
+        let planted = holdfast_evidence::variants(METHOD);
+        self.calls > 0 && self.planted == planted && self.seen == planted && self.wrong.is_empty()
     }
 
     fn row(&self, commit: String, seconds: u64, passed: bool) -> Row {

@@ -63,6 +63,8 @@ pub struct Report {
     pub closed: bool,
     /// The signal that ended the program, if one did.
     pub signal: Option<i32>,
+    /// What the program ended with, if it did by itself.
+    pub code: Option<i32>,
 }
 
 /// Whether the program never stores to a page: it leaves every third stripe alone.
@@ -129,7 +131,8 @@ fn supervisor(orders: &Orders) -> Result<(), String> {
     let mut told: Vec<String> = summary.not_observed.clone();
     told.extend(summary.refused.iter().map(|(path, why)| format!("{}: {why}", path.display())));
     let report = summary.files.first().map(|file| said(file, &mut told)).unwrap_or_default();
-    let report = Report { told, signal: summary.status.signal(), ..report };
+    let (signal, code) = (summary.status.signal(), summary.status.code());
+    let report = Report { told, signal, code, ..report };
     let report = serde_json::to_vec(&report).map_err(|error| text(&error))?;
     let (made, done) = (beside(&orders.path, "making"), beside(&orders.path, "report"));
     std::fs::write(&made, report).map_err(|error| text(&error))?;
@@ -148,6 +151,7 @@ fn said(file: &FileReport, told: &mut Vec<String>) -> Report {
         told: Vec::new(),
         closed: file.closed,
         signal: None,
+        code: None,
     }
 }
 
@@ -161,6 +165,9 @@ fn program(orders: &Orders) -> Result<(), String> {
     let pid = std::process::id().to_string();
     std::fs::write(beside(&orders.path, "pid"), pid).map_err(|error| text(&error))?;
     if !orders.stores {
+        if orders.dies {
+            std::process::abort();
+        }
         return Ok(());
     }
     let log = OpenOptions::new().append(true).create(true).open(beside(&orders.path, "log"));

@@ -257,6 +257,9 @@ pub(crate) fn run(cli: &Cli) -> Result<Report> {
         unlisted.is_empty(),
         "the list of what is run does not know {unlisted:?}: add to METHODS"
     );
+    for harness in HARNESSES {
+        crate::cli::listed("shuttle", harness.name, harness.wrong.len())?;
+    }
     cli.knows("harness", &names)?;
     for harness in HARNESSES.iter().filter(|harness| cli.wants(harness.name)) {
         crate::cli::enough(harness.name, harness.wrong.len())?;

@@ -143,6 +143,9 @@ pub(crate) fn run(cli: &Cli) -> Result<Report> {
         crate::cli::enough(&names(core), core.iter().map(|model| model.wrong.len()).sum())?;
     }
     let models = cores.concat();
+    for model in &models {
+        crate::cli::listed("loom", model.name, model.wrong.len())?;
+    }
     let wanted = holdfast_evidence::LOOM_MODELS;
     ensure!(
         models.len() as u64 == wanted,

@@ -165,6 +165,13 @@ fn planted(load: Load, brief: Option<(usize, usize)>) -> Planted {
     Planted { off: off.collect(), faults: faults.enumerate().filter_map(own).collect() }
 }
 
+/// How much is planted in all.
+#[cfg(test)]
+pub(super) fn tried(load: Load) -> usize {
+    let Planted { off, faults } = planted(load, None);
+    off.len() + faults.len()
+}
+
 fn room(lab: &Lab, system: FileSystem, number: usize) -> Result<Room> {
     // Scenes of other lanes are played beside this one, by the same process.
     Room::new(system, SYSTEM_LEN, &lab.room, (lab.lane, number))

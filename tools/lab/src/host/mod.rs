@@ -390,6 +390,20 @@ mod tests {
     }
 
     #[test]
+    fn the_list_of_what_is_run_knows_how_much_of_each_scene_is_wrong_on_purpose() {
+        for scene in ALL {
+            let there_are = match scene.show {
+                Show::Test(test) => test::tried(&test),
+                Show::Lives(lives) => lives.lies.len(),
+                Show::Sick(sick) => sick.parts.iter().map(|part| part.controls.len()).sum(),
+                Show::BlockLog(load) => blocklog::tried(load),
+            };
+            let known = holdfast_evidence::variants(&format!("lab {}", scene.name));
+            assert_eq!(there_are as u64, known, "{}: set LEAST", scene.name);
+        }
+    }
+
+    #[test]
     fn what_names_no_scene_or_has_nothing_of_one_played_is_misuse() {
         let refused = |words: &[&str]| known(&cli(words)).map_err(|error| error.to_string());
         refused(&[]).unwrap();

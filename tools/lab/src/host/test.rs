@@ -50,6 +50,12 @@ fn lacking(test: &Test<'_>, lesser: &Lesser<'_>, ran: &Ran) -> Option<String> {
     judge(test, ran).filter(|_| !ran.late && says(ENDED) && says(lesser.instead))
 }
 
+/// How many lies are told of it, and lesser machines tried.
+#[cfg(test)]
+pub(super) fn tried(test: &Test<'_>) -> usize {
+    lies(test, &Ran { said: Vec::new(), late: false }).len() + test.lesser.len()
+}
+
 /// What a program may say that is not as it should be, made of what it did say; each with its name.
 fn lies(test: &Test<'_>, ran: &Ran) -> Vec<(String, Ran)> {
     let told = |said: Vec<String>| Ran { said, late: false };

@@ -68,6 +68,7 @@ const WRONG: &[Variant] = &[
     lie(Lie::Reverts, "what the program stored is taken back", Fault::Reverted),
     lie(Lie::Forgets, "the file ends before its last page", Fault::Wrong),
     lie(Lie::Dies, "the program ends before it is killed", Fault::Panicked),
+    lie(Lie::Panics, "the program that nobody kills fails", Fault::Panicked),
 ];
 const _: () = are_enough(WRONG);
 /// Kills of a story in which something is wrong.
@@ -184,7 +185,7 @@ impl Ward {
 
     fn orders(&mut self, stores: bool) -> Orders {
         let seed = self.rng.next_u64();
-        let dies = stores && told(Lie::Dies);
+        let dies = told(if stores { Lie::Dies } else { Lie::Panics });
         Orders { program: false, stores, path: self.path.clone(), seed, dies }
     }
 
@@ -209,6 +210,10 @@ impl Ward {
         let mut child = self.spawn(false)?;
         let report = self.report(&mut child)?;
         tally.add("guarded runs", 1);
+        if report.code != Some(0) {
+            let story = format!("the program failed, and nobody killed it: {report:?}");
+            return Err(Violation::new(Fault::Panicked, story));
+        }
         Ok(report)
     }
 
