@@ -5,7 +5,8 @@
 //! | its region has no storage and it is zeros | good |
 //! | stored to since it was covered, as source, mark or side file know | undecided: uncovered |
 //! | its memory failed with what was stored there | undecided: memory failed |
-//! | agrees with its entry | good |
+//! | agrees with its entry, and so do all entries of its region with their sum, or parity of its stripe adds up | good |
+//! | agrees with its entry, which may be an older one | undecided: sums damaged |
 //! | agrees with the entry before, where the machine stopped and may have thrown it back | good |
 //! | left undecided earlier | undecided, for the reason known or as unobserved |
 //! | what was stored to in its region was forgotten | undecided: tracking lost |
@@ -35,6 +36,8 @@ const DOUBT: Site = Site::new("mapped.check.doubt");
 const VOUCHES: Site = Site::new("mapped.check.vouches");
 /// Keeping pages undecided whose memory failed, though they agree.
 const LOST: Site = Site::new("mapped.check.lost");
+/// Holding the entries of a region against their sum before one of them proves anything.
+const PROVEN: Site = Site::new("mapped.check.proven");
 /// Heeding pages that are known to be stale.
 const STALE: Site = Site::new("mapped.check.stale");
 
@@ -47,6 +50,20 @@ pub struct Judged {
     pub found: u32,
     /// Whether it could be read.
     pub readable: bool,
+}
+
+/// The region whose entries were last held against the sum of them, and whether they agreed: once
+/// for who judges all of its pages.
+#[derive(Debug, Default)]
+pub(crate) struct Vouched(Option<(u64, bool)>);
+
+impl Vouched {
+    fn of(&mut self, region: u64, look: impl FnOnce() -> bool) -> bool {
+        match self.0 {
+            Some((known, agreed)) if known == region => agreed,
+            _ => self.0.insert((region, look())).1,
+        }
+    }
 }
 
 /// What a look at many pages came to.
@@ -115,13 +132,14 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     pub fn verify_all(&self) -> Result<Report> {
         let inner = self.lock();
         let mut bytes = vec![0; PAGE as usize];
-        let mut report = Report::default();
+        let (mut report, mut vouched) = (Report::default(), Vouched::default());
         let (all, there) = (inner.size.div_ceil(PAGE), self.size_now()?.div_ceil(PAGE));
         // A header may say what it likes: what is cut off is counted, not looked at.
         let end = all.min(there);
         report.uncovered = all - end;
         for page in self.runs_to_look_at(&inner, end).into_iter().flatten() {
-            report.add(page, self.judge(&inner, page, &mut bytes)?.verdict);
+            let judged = self.judge_among(&inner, page, &mut bytes, &mut vouched)?;
+            report.add(page, judged.verdict);
         }
         // Holes that never had anything to cover.
         report.good += end - report.pages;
@@ -155,6 +173,17 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
 
     /// The verdict about a page, whose content is left in `bytes`.
     pub(crate) fn judge(&self, inner: &Inner, page: u64, bytes: &mut [u8]) -> Result<Judged> {
+        self.judge_among(inner, page, bytes, &mut Vouched::default())
+    }
+
+    /// The same for who judges many in turn.
+    pub(crate) fn judge_among(
+        &self,
+        inner: &Inner,
+        page: u64,
+        bytes: &mut [u8],
+        vouched: &mut Vouched,
+    ) -> Result<Judged> {
         let place = self.stripes.place(page);
         let answer = |verdict, found| Judged { verdict, found, readable: true };
         let unsure = |why| PageVerdict::Undecided(why);
@@ -193,7 +222,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             return Ok(answer(uncovered, found));
         }
         let verdict = match self.side.entry(place.region, place.inside) {
-            Ok(entry) => self.hold(inner, region, page, (found, stale), entry),
+            Ok(entry) => self.hold(inner, region, page, (found, stale), entry, vouched),
             Err(_) => unsure(Unsure::SumsDamaged),
         };
         Ok(answer(verdict, found))
@@ -208,6 +237,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         page: u64,
         (found, stale): (u32, bool),
         entry: Entry,
+        vouched: &mut Vouched,
     ) -> PageVerdict {
         let place = self.stripes.place(page);
         let header = &inner.header.value;
@@ -219,19 +249,29 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         }
         if !entry.is_covered() && !left && region.doubt.is_none() {
             // An entry that was wiped out is no sign of a page that was never covered.
-            let never = self.vouch_for_entries(place.region, region);
+            let never = vouched.of(place.region, || self.vouch_for_entries(place.region, region));
             let why = if never { Unsure::Uncovered } else { Unsure::SumsDamaged };
             return PageVerdict::Undecided(why);
         }
         if entry.is_covered() && certify.agrees(entry.current, found) {
-            return PageVerdict::Good;
+            // Where a write of entries was lost, a page that was set back agrees with an old one, and
+            // an opening since has taken the sum of it. Of a region whose record is lost nobody can
+            // tell.
+            let denied = left && region.reason(place.inside) == Unsure::SumsDamaged;
+            let sums = region.record.generation == 0
+                || vouched.of(place.region, || self.vouch_for_entries(place.region, region));
+            let proven = sums && !denied
+                || !self.side.s.enabled(PROVEN)
+                || self.adds_up(inner, region, page) == Some(true);
+            let unsure = PageVerdict::Undecided(Unsure::SumsDamaged);
+            return if proven { PageVerdict::Good } else { unsure };
         }
         let reverted = header.previous() && certify.agrees(entry.previous, found);
         let cut_off = left && !region.reasons.contains_key(&place.inside);
         if reverted && (region.thrown || cut_off && inner.stopped) {
             return PageVerdict::Good;
         }
-        let entries = || self.vouch_for_entries(place.region, region);
+        let entries = || vouched.of(place.region, || self.vouch_for_entries(place.region, region));
         let why = self.excuse(inner, region, page, left, entries);
         why.map_or(PageVerdict::Corrupt, PageVerdict::Undecided)
     }
@@ -245,7 +285,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         region: &Region,
         page: u64,
         left: bool,
-        entries: impl Fn() -> bool,
+        entries: impl FnOnce() -> bool,
     ) -> Option<Unsure> {
         let place = self.stripes.place(page);
         if left {
@@ -273,7 +313,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             return false;
         };
         let other = (!found, true);
-        self.hold(inner, region, page, other, entry) == PageVerdict::Corrupt
+        self.hold(inner, region, page, other, entry, &mut Vouched::default())
+            == PageVerdict::Corrupt
     }
 
     /// Whether the source knows of a store to a page. Where nobody was let in yet, only what
@@ -290,6 +331,34 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let lost = asked && !self.d.intact(page * PAGE, PAGE);
         let doubt = region.doubt.or(lost.then_some(Unsure::TrackingLost));
         doubt.filter(|_| self.side.s.enabled(DOUBT))
+    }
+
+    /// Whether parity of a page's stripe adds up with what lies there; `None` if it cannot tell.
+    fn adds_up(&self, inner: &Inner, region: &Region, page: u64) -> Option<bool> {
+        let place = self.stripes.place(page);
+        let mut rows = vec![0; self.stripes.rows_len()];
+        for (row, bytes) in (0..self.stripes.data()).zip(rows.chunks_mut(PAGE as usize)) {
+            let number = self.number(place.region, place.stripe * self.stripes.data() + row);
+            self.read_page(inner.size, number, bytes).ok()?;
+        }
+        let mut parity = vec![0; self.stripes.parity_len()];
+        self.parity_says(region, (place.region, place.stripe), &rows, &mut parity)
+    }
+
+    /// Whether parity says that rows are what was last covered; `None` if it cannot tell. It is left
+    /// in `parity`.
+    pub(crate) fn parity_says(
+        &self,
+        region: &Region,
+        (number, stripe): (u64, u32),
+        rows: &[u8],
+        parity: &mut [u8],
+    ) -> Option<bool> {
+        let known = self.stripes.parity() > 0 && region.parity_usable(stripe);
+        let read = known && self.side.parity(number, stripe, parity).is_ok();
+        // Whoever wipes out a stripe may have wiped out its parity: zeros vouch for nothing.
+        let some = read && parity.iter().any(|byte| *byte != 0);
+        some.then(|| self.stripes.differing(rows, parity) == [false; 2])
     }
 
     /// Whether all entries of a region can be read and are what was last covered.

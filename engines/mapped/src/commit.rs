@@ -589,9 +589,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             return Ok(());
         }
         let mut rows = self.look(inner, work, stripe)?;
-        if work.why == Unsure::SumsDamaged && self.vouched(inner, work, stripe, &rows) {
-            rows.changed.extend(rows.unsure.drain(..).map(|(row, _, sum)| (row, sum)));
-        }
+        self.hold_against_parity(inner, work, stripe, &mut rows);
         self.tell(inner, work, stripe, &rows, total, finder);
         let s = &self.side.s;
         let needs = if s.enabled(ANY_ROW) { !rows.changed.is_empty() } else { rows.last };

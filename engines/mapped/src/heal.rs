@@ -35,6 +35,7 @@ use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
 use holdfast_redundancy::{PageVerdict, Unsure};
 
 use crate::bits::Bits;
+use crate::check::Vouched;
 use crate::engine::{Inner, Mapped};
 use crate::error::Result;
 use crate::options::Writers;
@@ -87,7 +88,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         {
             return self.lost_stores(inner, page);
         }
-        let mended = match self.look_at_locked(inner, page)? {
+        let mended = match self.look_at_locked(inner, page, &mut Vouched::default())? {
             PageVerdict::Good => return Ok(Mended::Good),
             PageVerdict::Corrupt => self.repair_in(inner, page, writers, Force::No)?,
             PageVerdict::Undecided(why) => Mended::Undecided(why),

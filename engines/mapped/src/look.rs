@@ -24,6 +24,8 @@ const VOUCHES: Site = Site::new("mapped.look.vouches");
 const LOST: Site = Site::new("mapped.look.lost");
 /// Letting parity vouch for pages whose sums are lost.
 const VOUCH: Site = Site::new("mapped.look.vouch");
+/// Nor do they vouch for a page that they agree with where parity says otherwise.
+const DENIED: Site = Site::new("mapped.look.denied");
 
 /// Undecided pages of one batch that are told one by one. After a crash they may be very many; all
 /// are counted, and every look finds them.
@@ -45,19 +47,54 @@ pub(crate) struct Rows {
 }
 
 impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
-    /// Whether parity says, where sums are damaged, that a stripe is what was last covered.
-    pub(crate) fn vouched(&self, inner: &mut Inner, work: &Work, stripe: u32, rows: &Rows) -> bool {
+    /// Whether parity says, where sums are damaged, that a stripe is what was last covered; `None`
+    /// if it cannot tell.
+    fn vouched(&self, inner: &mut Inner, work: &Work, stripe: u32, rows: &Rows) -> Option<bool> {
         let still = rows.changed.is_empty() && rows.corrupt.is_empty() && rows.moving.is_empty();
         let readable = rows.unsure.iter().all(|(_, why, _)| *why == Unsure::SumsDamaged);
-        still
-            && readable
-            && self.stripes.parity() > 0
-            && work.region.parity_usable(stripe)
-            && self.side.s.enabled(VOUCH)
-            && self.side.parity(work.number, stripe, &mut inner.parity).is_ok()
-            // Whoever wipes out a stripe may have wiped out its parity: zeros vouch for nothing.
-            && inner.parity.iter().any(|byte| *byte != 0)
-            && self.stripes.differing(&inner.rows, &inner.parity) == [false; 2]
+        if !still || !self.side.s.enabled(VOUCH) {
+            return None;
+        }
+        let place = (work.number, stripe);
+        let said = self.parity_says(&work.region, place, &inner.rows, &mut inner.parity);
+        said.filter(|adds_up| readable || !adds_up)
+    }
+
+    /// Where the entries of a region are damaged, those of a stripe count for as much as parity
+    /// says: all its rows are what was covered, or none is known to be, as an entry may be an older
+    /// one, and the row with it. While some are stored to parity cannot tell, and entries count.
+    pub(crate) fn hold_against_parity(
+        &self,
+        inner: &mut Inner,
+        work: &Work,
+        stripe: u32,
+        rows: &mut Rows,
+    ) {
+        let damaged = rows.unsure.iter().any(|(_, why, _)| *why == Unsure::SumsDamaged);
+        if work.why != Unsure::SumsDamaged && !damaged {
+            return;
+        }
+        match self.vouched(inner, work, stripe, rows) {
+            Some(true) => {
+                let sure = rows.unsure.drain(..).map(|(row, _, sum)| (row, sum));
+                rows.changed.extend(sure);
+            }
+            Some(false) if self.side.s.enabled(DENIED) => {
+                let first = stripe * self.stripes.data();
+                let there = work.region.record.pages.saturating_sub(first);
+                for row in 0..self.stripes.data().min(there) {
+                    if rows.unsure.iter().any(|(unsure, ..)| *unsure == row) {
+                        continue;
+                    }
+                    let at = row as usize * PAGE as usize;
+                    let page = self.number(work.number, first + row);
+                    let sum = self.sum(page, &inner.rows[at..at + PAGE as usize]);
+                    rows.unsure.push((row, Unsure::SumsDamaged, sum));
+                    rows.unchanged = rows.unchanged.saturating_sub(1);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Reads a stripe into the buffer and says what each row is.
@@ -120,6 +157,12 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         }
         let entry = Entry::decode(work.entries[inside as usize]);
         let certify = self.certify_pages();
+        // Nor is one that parity has denied good because the sum is of its entry since.
+        let denied = work.left.has(inside) && work.region.reason(inside) == Unsure::SumsDamaged;
+        if denied && !work.observed.has(inside) && self.side.s.enabled(DENIED) {
+            rows.unsure.push((row, Unsure::SumsDamaged, sum));
+            return Ok(());
+        }
         let same = if header.sums() { certify.agrees(entry.current, sum) } else { !asked };
         if same && (entry.is_covered() || !header.sums()) {
             rows.unchanged += u64::from(asked);

@@ -10,7 +10,7 @@ use holdfast_redundancy::events::{Cause, Event, Finder, Outcome};
 use holdfast_redundancy::{Again, PageVerdict, Wrong, verdict};
 
 use crate::bits::Bits;
-use crate::check::Report;
+use crate::check::{Report, Vouched};
 use crate::engine::{Inner, Mapped, cause};
 use crate::error::{Error, Result};
 use crate::options::Writers;
@@ -97,8 +97,10 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let Some((number, pages)) = turn.region else { return Ok(done) };
         // A page that rots behind the look at it was right at this time, not at its end.
         let started = self.clock.now();
+        let mut vouched = Vouched::default();
         for inside in 0..pages {
-            self.scrub_page(self.number(number, inside), writers, &mut done)?;
+            let page = self.number(number, inside);
+            self.scrub_page_among(page, writers, &mut done, &mut vouched)?;
         }
         let mut inner = self.lock_to_write()?;
         let inner = &mut *inner;
@@ -133,7 +135,17 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         writers: Option<&dyn Writers>,
         done: &mut Scrubbed,
     ) -> Result<()> {
-        let verdict = self.look_at_page(page)?;
+        self.scrub_page_among(page, writers, done, &mut Vouched::default())
+    }
+
+    fn scrub_page_among(
+        &self,
+        page: u64,
+        writers: Option<&dyn Writers>,
+        done: &mut Scrubbed,
+        vouched: &mut Vouched,
+    ) -> Result<()> {
+        let verdict = self.look_at_locked(&mut self.lock(), page, vouched)?;
         done.report.add(page, verdict);
         let (PageVerdict::Corrupt, Some(writers)) = (verdict, writers) else { return Ok(()) };
         match self.repair(page, writers, Force::No)? {
@@ -183,14 +195,15 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         Ok(total)
     }
 
-    fn look_at_page(&self, page: u64) -> Result<PageVerdict> {
-        self.look_at_locked(&mut self.lock(), page)
-    }
-
     /// Judges a page; damage is told, once.
-    pub(crate) fn look_at_locked(&self, inner: &mut Inner, page: u64) -> Result<PageVerdict> {
+    pub(crate) fn look_at_locked(
+        &self,
+        inner: &mut Inner,
+        page: u64,
+        vouched: &mut Vouched,
+    ) -> Result<PageVerdict> {
         let mut bytes = vec![0; PAGE as usize];
-        let judged = self.judge(inner, page, &mut bytes)?;
+        let judged = self.judge_among(inner, page, &mut bytes, vouched)?;
         let place = self.stripes.place(page);
         let Some(region) = inner.regions.get_mut(&place.region) else {
             return Ok(judged.verdict);
@@ -237,12 +250,13 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     ) -> Result<u64> {
         let s = &self.side.s;
         let data = self.stripes.data();
-        let mut good = true;
+        let (mut good, mut vouched) = (true, Vouched::default());
         for (row, bytes) in (0..data).zip(rows.chunks_mut(PAGE as usize)) {
             let inside = stripe * data + row;
             let page = self.number(number, inside);
             if inside < inner.regions.get(&number).map_or(0, |r| r.record.pages) {
-                good &= self.judge(inner, page, bytes)?.verdict == PageVerdict::Good;
+                let judged = self.judge_among(inner, page, bytes, &mut vouched)?;
+                good &= judged.verdict == PageVerdict::Good;
             } else {
                 bytes.fill(0);
             }

@@ -20,7 +20,7 @@ use crate::stories::{
     rot_is_found, seen_off_is_believed, store_before_a_repair, store_while_covering,
     tracking_is_lost, two_of_a_stripe_rot, undecided_stays, writers_stand,
 };
-use crate::{busy, dates, drained, lengths, memory, promises, records};
+use crate::{busy, dates, drained, lengths, memory, older, promises, records};
 use holdfast_faultmem::{Passed, told_apart};
 
 /// A story: whether it ended wrong with this place switched off.
@@ -47,6 +47,7 @@ const TABLE: &[(&str, &[Story])] = &[
     ("mapped.admit.suspect-b:enabled", &[one_copy_knows_of_writers]),
     ("mapped.admit.suspect-drain:sync", &[one_copy_knows_of_writers]),
     ("mapped.check.doubt", &[looking_after_a_crash]),
+    ("mapped.check.proven", &[older::agreeing_is_no_proof]),
     ("mapped.check.stale", &[undecided_stays]),
     ("mapped.check.vouches", &[a_stranger_is_heard]),
     ("mapped.commit.B:sync", &[file_bits_live]),
@@ -91,6 +92,7 @@ const TABLE: &[(&str, &[Story])] = &[
     ("mapped.commit.record-b:enabled", &[one_copy_knows_what_is_covered]),
     ("mapped.commit.rest:enabled", &[rot_beside_a_pass_that_was_cut_off]),
     ("mapped.commit.take-first", &[store_while_covering]),
+    ("mapped.look.denied", &[older::parity_says_otherwise]),
     ("mapped.look.vouch", &[an_entry_rots]),
     ("mapped.look.vouches", &[a_stranger_wrote_beside]),
     ("mapped.engine.verify-meta", &[an_entry_rots]),

@@ -1,12 +1,16 @@
+//! What lies in a file and what its side file says of it may be older than each other.
+//!
 //! After a stop of the machine with nothing synced, each sector of both files may be of any time:
 //! what the side file notes as new, or as stored to, may be older than the cover of it, and the
-//! page older than its repair. None of it is taken over unasked.
+//! page older than its repair. None of it is taken over unasked. And where the write of an entry was
+//! lost, a page that is set back agrees with what is left there.
 
 use holdfast_mapped::{AtRest, Durability, Force, Mended, Writing};
 use holdfast_pmem::{Medium, MediumKind, PAGE};
 use holdfast_redundancy::{PageVerdict, Unsure};
 
-use crate::common::{Machine, boot, content, tiny, verdict};
+use crate::common::{Engine, Machine, boot, content, tiny, verdict};
+use crate::stories;
 
 /// Where the regions begin in the side file.
 const REGIONS: u64 = 128 << 10;
@@ -108,4 +112,56 @@ fn a_store_that_the_source_tells_of_need_not_have_outlived_the_stop() {
     throw_back(&machine, &old, REGIONS);
     machine.medium.stray(PAGE_5 * PAGE, &rotten).unwrap();
     stays_in_doubt(&after_the_stop(&machine, MANY * PAGE, true), PAGE_5);
+}
+
+/// Page 5 and its entry are what they were a pass ago, both: a write of each was lost.
+fn set_back_with_its_entry(off: &str) -> (Machine, Engine) {
+    let (machine, engine) = stories::machine(off, MediumKind::File, Durability::Power, 1);
+    engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+    machine.store(5, 1);
+    engine.pass().unwrap();
+    let at = REGIONS + PAGE + 5 * 8;
+    let mut entry = [0; 8];
+    machine.side.read(at, &mut entry).unwrap();
+    machine.store(5, 2);
+    engine.pass().unwrap();
+    machine.medium.stray(machine.side.place(at), &entry).unwrap();
+    machine.medium.stray(5 * PAGE, &content(5, 1)).unwrap();
+    (machine, engine)
+}
+
+const DAMAGED: PageVerdict = PageVerdict::Undecided(Unsure::SumsDamaged);
+
+/// A look does not call it good, nor does a scrub make parity of it, by which it could be known.
+pub(crate) fn agreeing_is_no_proof(off: &str) -> bool {
+    let (_, engine) = set_back_with_its_entry(off);
+    let scrubbed = engine.scrub(Some(&AtRest)).unwrap();
+    verdict(&engine, 5) != DAMAGED || scrubbed.parity > 0
+}
+
+/// Nor is it good once an opening has gone through the region, whose sum is of what is there then.
+pub(crate) fn parity_says_otherwise(off: &str) -> bool {
+    let (machine, engine) = set_back_with_its_entry(off);
+    engine.close().unwrap();
+    let (engine, _) = machine.open(boot(1, Durability::Power));
+    !matches!(verdict(&engine, 5), PageVerdict::Undecided(_))
+}
+
+/// An entry that rots takes the other pages of its region with it only where parity cannot tell:
+/// beside it, and beside what was stored to since.
+#[test]
+fn pages_beside_a_rotten_entry_are_good_if_parity_says_so() {
+    let machine = Machine::new(MediumKind::File, MANY * PAGE);
+    let engine = machine.protect(&tiny(1));
+    engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+    machine.medium.flip_bit(machine.side.place(REGIONS + PAGE + 5 * 8), 3).unwrap();
+    for page in [0, 1, 2, 3, 4, 6, 7, 8] {
+        assert_eq!(verdict(&engine, page), PageVerdict::Good, "page {page}");
+    }
+    assert_eq!(verdict(&engine, 5), DAMAGED);
+    machine.store(1, 1);
+    assert_eq!(verdict(&engine, 2), DAMAGED);
+    engine.pass().unwrap();
+    let report = engine.verify_all().unwrap();
+    assert!(report.is_clean(), "{report:?}");
 }
