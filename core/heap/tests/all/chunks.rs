@@ -4,6 +4,9 @@
 use crate::common::{Zone, pattern};
 use holdfast_heap::{Cache, ChunkEntry, ChunkKind};
 
+/// Times that each of two threads looks for a run that it could recycle.
+const TURNS: u32 = 10_000;
+
 #[test]
 fn a_claimed_chunk_is_nobody_elses_until_it_is_given_back() {
     let zone = Zone::new(40, 8192);
@@ -104,6 +107,29 @@ fn only_a_run_without_objects_and_reservations_is_taken_out_of_service() {
     // Nothing is handed out of it any more, and nobody else gets the chunk.
     assert!(zone.heap.reserve(&zone.m, &mut cache, 64).is_err());
     assert_ne!(zone.table().claim(1), Some(chunk));
+}
+
+/// Two threads make one chunk a run over and over. What one of them saw of it before it had to wait
+/// for the other is a run that was.
+#[test]
+fn a_run_is_taken_out_of_service_as_what_it_is_by_then() {
+    let zone = Zone::new(4, 8192);
+    assert!(zone.format_run(0));
+    let recycle = || {
+        for _ in 0..TURNS {
+            let Some((at, chunk, run)) = zone.heap.claim_empty_run(&zone.m) else { continue };
+            assert_eq!(zone.table().reserved(chunk, ChunkKind::Run), Some(run), "another by now");
+            zone.heap.publish(at, chunk, &run.next(ChunkKind::Free, 0, 0));
+            let (at, chunk, free) = zone.heap.claim_chunk().unwrap();
+            zone.heap.publish(at, chunk, &free.next(ChunkKind::Run, run.class, 0));
+            // Whoever looks at it next reads all of it, for which the other one has to wait.
+            zone.heap.forget_run(at, chunk);
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(recycle);
+        recycle();
+    });
 }
 
 #[test]
