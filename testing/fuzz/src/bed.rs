@@ -261,6 +261,7 @@ pub(crate) fn must<T>(judged: Judged<T>, when: &str) -> T {
 mod tests {
     use super::*;
     use holdfast_campaign::object::fields::seal::Seal;
+    use holdfast_object::{Opened, Pool};
     use holdfast_redundancy::events::{Event, Journal};
 
     fn events_of(driver: &Driver) -> Vec<Event> {
@@ -270,13 +271,7 @@ mod tests {
     /// Whether a change of this field, sealed, is taken for what somebody wrote: the pool opens, a
     /// check finds nothing, and events are as many as there were, one of them another.
     fn is_believed(bed: &Bed, spot: &Spot) -> bool {
-        let old = bed.bytes.get(spot.at, spot.len).unwrap_or_default();
-        let new = Verb::Flip.apply(old, &[], &mut Rng::new(spot.at));
-        let medium = bed.specimen.medium();
-        if !bed.sealer.damage(&medium, spot, &new, true).is_ok_and(|changed| changed) {
-            return false;
-        }
-        let Ok((pool, _)) = bed.specimen.world.open(&medium) else { return false };
+        let Some((medium, pool, _)) = opened(bed, spot) else { return false };
         let driver = bed.specimen.driver(medium, pool);
         let clean = driver.pool.check(|_, _| {}).is_ok_and(|found| found.is_clean());
         let events = events_of(&driver);
@@ -286,6 +281,27 @@ mod tests {
         whole.medium.abandon(whole.pool);
         let same = events.iter().all(|event| before.contains(event));
         clean && (!matches!(spot.seal, Seal::Event { .. }) || events.len() == before.len() && !same)
+    }
+
+    /// Whether a change of this field of a log, sealed, is: as many records are replayed as without
+    /// it. What they put in place may agree with no sum of its own.
+    fn is_replayed(bed: &Bed, spot: &Spot) -> bool {
+        let Some((medium, pool, found)) = opened(bed, spot) else { return false };
+        medium.abandon(pool);
+        let medium = bed.specimen.medium();
+        let (pool, before) = bed.specimen.world.open(&medium).expect("undamaged");
+        medium.abandon(pool);
+        found.recovered.replayed == before.recovered.replayed
+    }
+
+    /// What comes of opening the pool with a change of this field, sealed.
+    fn opened(bed: &Bed, spot: &Spot) -> Option<(Handle, Pool<Handle>, Opened)> {
+        let old = bed.bytes.get(spot.at, spot.len).unwrap_or_default();
+        let new = Verb::Flip.apply(old, &[], &mut Rng::new(spot.at));
+        let medium = bed.specimen.medium();
+        let changed = bed.sealer.damage(&medium, spot, &new, true);
+        let opened = changed.is_ok_and(|changed| changed).then(|| bed.specimen.world.open(&medium));
+        opened?.ok().map(|(pool, found)| (medium, pool, found))
     }
 
     /// A sealer that leaves a sum wrong makes damage that is refused at once: whatever lies behind
@@ -304,6 +320,24 @@ mod tests {
             for (name, kind) in kinds {
                 let mut spots = bed.spots.iter().filter(|spot| kind(&spot.seal));
                 assert!(spots.any(|spot| is_believed(bed, spot)), "no {name} is believed");
+            }
+        }
+    }
+
+    /// The same of a sealer that leaves a sum of a log wrong: such a record ends the log, and a
+    /// pool is none where the entries of one are gone.
+    #[test]
+    fn sealed_damage_of_a_log_is_replayed() {
+        for number in RECORDS {
+            let bed = bed(number);
+            let replayed = |kind: fn(&Seal) -> bool| {
+                bed.spots.iter().filter(|spot| kind(&spot.seal)).any(|spot| is_replayed(bed, spot))
+            };
+            let records = replayed(|seal| matches!(seal, Seal::Record { .. }));
+            assert!(records, "bed {number}: no record is replayed");
+            if POOLS[number].1 == Wanted::Record(KIND_OVERFLOW) {
+                let overflowed = replayed(|seal| matches!(seal, Seal::Overflow { .. }));
+                assert!(overflowed, "bed {number}: nothing that overflowed is replayed");
             }
         }
     }
