@@ -1,12 +1,14 @@
 //! Who waits for the number of another commit waits for one that will be done.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::common::{TestPool, create, pattern, put};
 use holdfast_faultmem::FailMode;
-use holdfast_layout::TypeNumber;
+use holdfast_layout::{RawPtr, TypeNumber};
 use holdfast_object::Error;
 use holdfast_pmem::MediumKind;
 use holdfast_txn::{Transaction, TxError};
@@ -15,6 +17,35 @@ use holdfast_txn::{Transaction, TxError};
 const LIMIT: Duration = Duration::from_secs(20);
 /// A length that is written in place, after a wait for all commits that freed anything.
 const IN_PLACE: usize = 3_000;
+
+/// A step at which a thread stops until it may go on.
+struct Stop {
+    thread: &'static str,
+    step: &'static str,
+    met: AtomicBool,
+    go: AtomicBool,
+}
+
+impl Stop {
+    const fn at(thread: &'static str, step: &'static str) -> Self {
+        Self { thread, step, met: AtomicBool::new(false), go: AtomicBool::new(false) }
+    }
+
+    fn meet(&self, step: &str) {
+        if step == self.step && std::thread::current().name() == Some(self.thread) {
+            self.met.store(true, Ordering::Release);
+            wait_for(self.step, || self.go.load(Ordering::Acquire));
+        }
+    }
+
+    fn wait(&self) {
+        wait_for(self.step, || self.met.load(Ordering::Acquire));
+    }
+
+    fn go(&self) {
+        self.go.store(true, Ordering::Release);
+    }
+}
 
 /// How often the pool asked how far all commits are.
 fn asked(pool: &TestPool) -> u64 {
@@ -34,54 +65,90 @@ fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
+/// A thread that begins to commit a change of `object` and stops once it has its number. When it
+/// goes on, the medium stores nothing any more.
+fn unstored(pool: &TestPool, object: RawPtr) -> (&'static Stop, JoinHandle<()>) {
+    let stop = Stop::at("unstored", "object.commit.step-numbered");
+    let stop: &'static Stop = Box::leak(Box::new(stop));
+    let hooked = pool.clone();
+    pool.medium().on_step(Box::new(move |site| {
+        stop.meet(site.name());
+        let own = std::thread::current().name() == Some(stop.thread);
+        // From here on its record is durable, and nothing can be stored.
+        if own && site.name() == "object.commit.step-durable" {
+            hooked.medium().fail_nth(hooked.medium().calls() + 1, FailMode::Forever);
+        }
+    }));
+    let writing = pool.clone();
+    let write = move || {
+        let _ = writing.run(|tx| tx.write_bytes(object, 0, &[7; 8]));
+        assert!(writing.is_read_only(), "nothing could be stored");
+    };
+    let thread = std::thread::Builder::new().name(stop.thread.to_owned()).spawn(write).unwrap();
+    stop.wait();
+    (stop, thread)
+}
+
+/// Lets that commit go while another thread waits for its number: that one is told at once.
+fn is_told<T: std::fmt::Debug>(
+    pool: &TestPool,
+    (stop, thread): (&Stop, JoinHandle<()>),
+    told: &Receiver<Result<T, Error>>,
+) {
+    stop.go();
+    thread.join().unwrap();
+    let before = asked(pool);
+    let answer = told.recv_timeout(LIMIT).expect("an answer");
+    assert!(matches!(answer, Err(Error::Tx(TxError::ReadOnly))), "{answer:?}");
+    let rounds = asked(pool) - before;
+    assert!(rounds < 1_000, "{rounds} rounds after nothing was to be waited for");
+    pool.medium().fail_none();
+    pool.medium().clear_on_step();
+}
+
 /// A commit that cannot be stored keeps its number under way for good, and the pool stops writing.
 #[test]
 fn who_waits_for_a_commit_that_stays_unstored_is_told_that_nothing_is_written() {
     let pool = create(MediumKind::Shm);
     let [kept, freed] = [1, 2].map(|seed| put(&pool, &pattern(seed, 200)));
     put(&pool, &pattern(3, IN_PLACE));
-    let (stopped, go) = (AtomicBool::new(false), AtomicBool::new(false));
-    let flags: &'static (AtomicBool, AtomicBool) = Box::leak(Box::new((stopped, go)));
-    let hooked = pool.clone();
-    pool.medium().on_step(Box::new(move |site| {
-        if std::thread::current().name() != Some("unstored") {
-            return;
-        }
-        match site.name() {
-            "object.commit.step-numbered" => {
-                flags.0.store(true, Ordering::Release);
-                wait_for("it is let go", || flags.1.load(Ordering::Acquire));
-            }
-            // From here on its record is durable, and nothing can be stored.
-            "object.commit.step-durable" => {
-                hooked.medium().fail_nth(hooked.medium().calls() + 1, FailMode::Forever);
-            }
-            _ => {}
-        }
-    }));
-    let (writing, waiting) = (pool.clone(), pool.clone());
-    let write = move || writing.run(|tx| tx.write_bytes(kept, 0, &[7; 8])).is_ok();
-    let unstored = std::thread::Builder::new().name("unstored".to_owned()).spawn(write).unwrap();
-    wait_for("the commit has its number", || flags.0.load(Ordering::Acquire));
+    let unstored = unstored(&pool, kept);
     pool.run(|tx| tx.free(freed)).unwrap();
     let waits = passed(&pool, "object.in_place.reuse");
-    let (tell, told) = channel();
+    let (waiting, (tell, told)) = (pool.clone(), channel());
     let waiter = std::thread::spawn(move || {
         let done = waiting.run(|tx| tx.alloc_from(TypeNumber::BYTES, &pattern(4, IN_PLACE)));
         tell.send(done).unwrap();
     });
     wait_for("it waits", || passed(&pool, "object.in_place.reuse") > waits);
-    flags.1.store(true, Ordering::Release);
-    unstored.join().unwrap();
-    let before = asked(&pool);
-    assert!(pool.is_read_only(), "nothing could be stored");
-    let answer = told.recv_timeout(LIMIT).expect("an answer");
-    assert!(matches!(answer, Err(Error::Tx(TxError::ReadOnly))), "{answer:?}");
-    let rounds = asked(&pool) - before;
-    assert!(rounds < 1_000, "{rounds} rounds after nothing was to be waited for");
+    is_told(&pool, unstored, &told);
     waiter.join().unwrap();
-    pool.medium().fail_none();
-    pool.medium().clear_on_step();
+}
+
+/// Records behind that number cannot be overwritten, so a log fills up.
+#[test]
+fn who_waits_for_room_in_the_log_is_told_that_nothing_is_written() {
+    let pool = create(MediumKind::Shm);
+    let [kept, changed] = [1, 2].map(|seed| put(&pool, &pattern(seed, 200)));
+    let unstored = unstored(&pool, kept);
+    let done = Arc::new(AtomicUsize::new(0));
+    let (waiting, counted, (tell, told)) = (pool.clone(), Arc::clone(&done), channel());
+    let waiter = std::thread::spawn(move || {
+        let change = |seed| waiting.run(|tx| tx.write_bytes(changed, 0, &pattern(seed, 100)));
+        let failed = (3..).map(change).find(|result| {
+            counted.fetch_add(1, Ordering::Release);
+            result.is_err()
+        });
+        tell.send(failed.unwrap()).unwrap();
+    });
+    wait_for("it waits for room", || {
+        let before = (done.load(Ordering::Acquire), asked(&pool));
+        std::thread::sleep(Duration::from_millis(5));
+        // So often within one commit.
+        asked(&pool) > before.1 + 10 && done.load(Ordering::Acquire) == before.0
+    });
+    is_told(&pool, unstored, &told);
+    waiter.join().unwrap();
 }
 
 /// Where a run cannot be made, nobody may write to its chunk before what was written there is
