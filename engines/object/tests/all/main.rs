@@ -26,6 +26,7 @@ mod named;
 mod no_spare;
 mod older;
 mod one_sided;
+mod overflowed;
 mod parts;
 mod passed_on;
 mod ranges;

@@ -18,6 +18,9 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// A length that is written in place, after a wait for all commits that freed anything.
 const IN_PLACE: usize = 3_000;
 
+/// A change of so many bytes does not fit a log.
+const OVERFLOWS: usize = 12_000;
+
 /// A step at which a thread stops until it may go on.
 struct Stop {
     thread: &'static str,
@@ -173,4 +176,54 @@ fn after_a_run_that_was_not_made_nobody_waits_for_the_next_commit() {
         assert!(told.recv_timeout(LIMIT).is_ok(), "call {nth}: it waits for ever");
     }
     assert!(refused > 0, "none of them was refused");
+}
+
+/// Two threads overflow the log, each by a change of an object of its own. One of them frees its
+/// chunks, for which it waits for the lane of a third one; the other one has filled some by then.
+#[test]
+fn who_frees_chunks_of_the_log_keeps_nobody_from_filling_others() {
+    let pool = create(MediumKind::Shm);
+    // Three chunks each: with two, both would have the same word of a small table of versions.
+    let [one, other] = [1, 2].map(|seed| put(&pool, &pattern(seed, 20_000)));
+    let stops: &'static [Stop; 5] = Box::leak(Box::new([
+        Stop::at("filling", "object.overflow.step-stored"),
+        Stop::at("filling", "object.commit.step-durable"),
+        Stop::at("freeing", "object.overflow.step-stored"),
+        Stop::at("freeing", "object.commit.step-done"),
+        Stop::at("system", "object.commit.step-numbered"),
+    ]));
+    let [filled, listed, to_free, freeing, holds] = stops;
+    pool.medium().on_step(Box::new(|site| stops.iter().for_each(|stop| stop.meet(site.name()))));
+    let spawn = |stop: &Stop, work: fn(&TestPool, RawPtr), of: RawPtr| {
+        let (thread, pool) =
+            (std::thread::Builder::new().name(stop.thread.to_owned()), pool.clone());
+        thread.spawn(move || work(&pool, of)).unwrap()
+    };
+    let change = |pool: &TestPool, of| {
+        pool.run(|tx| tx.write_bytes(of, 0, &pattern(3, OVERFLOWS))).unwrap();
+    };
+    let fills = spawn(filled, change, one);
+    filled.wait();
+    freeing.go();
+    let frees = spawn(to_free, change, other);
+    to_free.wait();
+    // Objects of this length have no run yet.
+    let make = |pool: &TestPool, _| {
+        put(pool, &[7; 700]);
+    };
+    let system = spawn(holds, make, RawPtr::NULL);
+    holds.wait();
+    freeing.met.store(false, Ordering::Release);
+    to_free.go();
+    freeing.wait();
+    // It may not wait for the lane yet, which would show less.
+    std::thread::sleep(Duration::from_millis(100));
+    filled.go();
+    listed.wait();
+    listed.go();
+    holds.go();
+    for thread in [fills, frees, system] {
+        thread.join().unwrap();
+    }
+    pool.medium().clear_on_step();
 }
