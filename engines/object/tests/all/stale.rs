@@ -247,3 +247,34 @@ fn a_page_of_which_p_and_q_disagree_is_in_doubt_wherever_it_comes_back() {
         assert_eq!(told, [Outcome::Undecided], "{stays:?}, spare frames: {spares}");
     }
 }
+
+/// A long object, and one of its bytes over the entries of the first chunks.
+fn over_the_entries(pool: &TestPool) -> (RawPtr, u64) {
+    let regions = pool.regions();
+    let zone = regions.iter().find(|r| r.kind == RegionKind::Zone).unwrap();
+    let over = |of: RawPtr| {
+        let mut rows = (1..u64::from(zone.data_rows)).map(|row| zone.start + row * zone.row_len);
+        let bytes = of.offset() + 2_000..of.offset() + LONG as u64;
+        rows.find_map(|row| bytes.contains(&(row + 100)).then_some((of, row + 100)))
+    };
+    let mut made = (0..24).map(|seed| put(pool, &pattern(seed, LONG)));
+    made.find_map(over).expect("one lies over them")
+}
+
+#[test]
+fn what_an_older_entry_calls_free_is_not_taken_for_free_bytes() {
+    for kind in [MediumKind::Shm, MediumKind::File] {
+        let pool = pool(kind, Parity::PQ);
+        let (gone, at) = over_the_entries(&pool);
+        pool.run(|tx| tx.free(gone)).unwrap();
+        settled(&pool);
+        let directory = pool.regions().iter().find(|r| r.kind == RegionKind::Zone).unwrap().start;
+        let made = forgetting(&pool, directory, || put(&pool, &pattern(30, LONG)));
+        assert_eq!(made.offset(), gone.offset(), "{kind}: the same chunks");
+        // Whoever opens the pool knows the entries as they are.
+        let pool = reopened(pool);
+        pool.medium().flip_bit(at, 3).unwrap();
+        settled(&pool);
+        assert!(get(&pool, made).unwrap() == pattern(30, LONG), "{kind}: what it never was");
+    }
+}
