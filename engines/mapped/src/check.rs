@@ -5,7 +5,7 @@
 //! | its region has no storage and it is zeros | good |
 //! | stored to since it was covered, as source, mark or side file know | undecided: uncovered |
 //! | its memory failed with what was stored there | undecided: memory failed |
-//! | agrees with its entry, and so do all entries of its region with their sum, or parity of its stripe adds up | good |
+//! | agrees with its entry, and the region's entries with their sum, or parity adds up | good |
 //! | agrees with its entry, which may be an older one | undecided: sums damaged |
 //! | agrees with the entry before, where the machine stopped and may have thrown it back | good |
 //! | left undecided earlier | undecided, for the reason known or as unobserved |
@@ -254,9 +254,9 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             return PageVerdict::Undecided(why);
         }
         if entry.is_covered() && certify.agrees(entry.current, found) {
-            // Where a write of entries was lost, a page that was set back agrees with an old one, and
-            // an opening since has taken the sum of it. Of a region whose record is lost nobody can
-            // tell.
+            // Where a write of entries was lost, a page that was set back agrees with an old one,
+            // and an opening since has taken the sum of it. Of a region whose record is lost nobody
+            // can tell.
             let denied = left && region.reason(place.inside) == Unsure::SumsDamaged;
             let sums = region.record.generation == 0
                 || vouched.of(place.region, || self.vouch_for_entries(place.region, region));
@@ -345,8 +345,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         self.parity_says(region, (place.region, place.stripe), &rows, &mut parity)
     }
 
-    /// Whether parity says that rows are what was last covered; `None` if it cannot tell. It is left
-    /// in `parity`.
+    /// Whether parity, which is left in `parity`, says that rows are what was last covered; `None`
+    /// if it cannot tell.
     pub(crate) fn parity_says(
         &self,
         region: &Region,

@@ -74,26 +74,24 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         if work.why != Unsure::SumsDamaged && !damaged {
             return;
         }
-        match self.vouched(inner, work, stripe, rows) {
-            Some(true) => {
-                let sure = rows.unsure.drain(..).map(|(row, _, sum)| (row, sum));
-                rows.changed.extend(sure);
+        let Some(adds_up) = self.vouched(inner, work, stripe, rows) else { return };
+        if adds_up {
+            rows.changed.extend(rows.unsure.drain(..).map(|(row, _, sum)| (row, sum)));
+            return;
+        }
+        let first = stripe * self.stripes.data();
+        let there = work.region.record.pages.saturating_sub(first);
+        for row in 0..self.stripes.data().min(there) {
+            let known = rows.unsure.iter().any(|(unsure, ..)| *unsure == row);
+            // Of what was stored to for certain nothing else has to tell.
+            if known || work.observed.has(first + row) {
+                continue;
             }
-            Some(false) if self.side.s.enabled(DENIED) => {
-                let first = stripe * self.stripes.data();
-                let there = work.region.record.pages.saturating_sub(first);
-                for row in 0..self.stripes.data().min(there) {
-                    if rows.unsure.iter().any(|(unsure, ..)| *unsure == row) {
-                        continue;
-                    }
-                    let at = row as usize * PAGE as usize;
-                    let page = self.number(work.number, first + row);
-                    let sum = self.sum(page, &inner.rows[at..at + PAGE as usize]);
-                    rows.unsure.push((row, Unsure::SumsDamaged, sum));
-                    rows.unchanged = rows.unchanged.saturating_sub(1);
-                }
-            }
-            _ => {}
+            let at = row as usize * PAGE as usize;
+            let page = self.number(work.number, first + row);
+            let sum = self.sum(page, &inner.rows[at..at + PAGE as usize]);
+            rows.unsure.push((row, Unsure::SumsDamaged, sum));
+            rows.unchanged = rows.unchanged.saturating_sub(1);
         }
     }
 
@@ -149,20 +147,12 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             return Ok(());
         }
         let sum = self.sum(page, bytes);
-        // Whoever lost what was stored there may agree with its entry for that.
-        let lost = work.left.has(inside) && work.region.reason(inside) == Unsure::MemoryFailed;
-        if lost && !work.observed.has(inside) && self.side.s.enabled(LOST) {
-            rows.unsure.push((row, Unsure::MemoryFailed, sum));
+        if let Some(why) = self.stays(work, inside) {
+            rows.unsure.push((row, why, sum));
             return Ok(());
         }
         let entry = Entry::decode(work.entries[inside as usize]);
         let certify = self.certify_pages();
-        // Nor is one that parity has denied good because the sum is of its entry since.
-        let denied = work.left.has(inside) && work.region.reason(inside) == Unsure::SumsDamaged;
-        if denied && !work.observed.has(inside) && self.side.s.enabled(DENIED) {
-            rows.unsure.push((row, Unsure::SumsDamaged, sum));
-            return Ok(());
-        }
         let same = if header.sums() { certify.agrees(entry.current, sum) } else { !asked };
         if same && (entry.is_covered() || !header.sums()) {
             rows.unchanged += u64::from(asked);
@@ -191,6 +181,21 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             rows.corrupt.push(row);
         }
         Ok(())
+    }
+
+    /// Why a page that nobody has stored to since stays undecided, though it agrees with its entry:
+    /// whoever lost what was stored there may agree with that for what was before, and where parity
+    /// denied that a page is what was covered, the sum is of its entry since.
+    fn stays(&self, work: &Work, inside: u32) -> Option<Unsure> {
+        if !work.left.has(inside) || work.observed.has(inside) {
+            return None;
+        }
+        let s = &self.side.s;
+        match work.region.reason(inside) {
+            why @ Unsure::MemoryFailed => s.enabled(LOST).then_some(why),
+            why @ Unsure::SumsDamaged => s.enabled(DENIED).then_some(why),
+            _ => None,
+        }
     }
 
     /// Whether a store to a page would have been told, had there been one. Asked when no store

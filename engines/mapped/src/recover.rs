@@ -424,6 +424,9 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     /// noted of it may be older than that it was covered, and what lies there older than a repair.
     /// Nor is a store that the source tells of there for certain.
     fn doubt_all(&self, inner: &mut Inner) -> Result<()> {
+        if inner.believed {
+            return Ok(());
+        }
         for (number, region) in &mut inner.regions {
             region.doubt = region.doubt.or(Some(Unsure::TrackingLost));
             (region.marks, region.thrown) = (Bits::NONE, true);
@@ -506,9 +509,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         if let Some((last, _)) = inner.regions.last_key_value() {
             self.side.reach(last + 1)?;
         }
-        if !inner.believed {
-            self.doubt_all(inner)?;
-        }
+        self.doubt_all(inner)?;
         if let Some(page) = opened.interrupted {
             self.doubt_interrupted(inner, page)?;
         }
@@ -516,8 +517,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         // would take it for new with all of that, so that is covered now, but for the page.
         let known = inner.header.value.identity.size;
         // Of a header that may be an older one the same goes for all that is not in it.
-        let grown = opened.interrupted.is_some_and(|page| page >= known.div_ceil(PAGE));
-        let grown = grown || !inner.believed;
+        let grown =
+            !inner.believed || opened.interrupted.is_some_and(|page| page >= known.div_ceil(PAGE));
         let due: Vec<u64> = inner
             .regions
             .iter()

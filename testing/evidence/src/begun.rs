@@ -230,7 +230,7 @@ mod tests {
         assert!(run.commit_now().contains('+'), "{}", run.commit_now());
     }
 
-    /// Cut off at a commit of the list, it would be noted as another source, whose run counts again.
+    /// Cut off at a commit of the list, it would be noted as another source that counts again.
     #[test]
     fn where_the_history_is_cut_off_the_source_is_not_known() {
         let whole = repository();

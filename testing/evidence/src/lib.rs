@@ -45,12 +45,14 @@
 mod begun;
 mod goals;
 mod known;
+mod least;
 mod mended;
 mod page;
 pub mod stop;
 
 pub use begun::Begun;
-pub use goals::{LOOM_MODELS, least, unlisted, variants};
+pub use goals::{LOOM_MODELS, unlisted};
+pub use least::{least, variants};
 pub use mended::open;
 
 use std::collections::BTreeMap;

@@ -45,7 +45,7 @@ fn course(case: &Case) -> Course {
 }
 
 fn cases(tier: Tier) -> u64 {
-    if matches!(tier, Tier::Ci) { 24 } else { 2_000 }
+    if matches!(tier, Tier::Ci) { 24 } else { 600 }
 }
 
 fn run(case: &Case) -> Tally {
@@ -79,7 +79,7 @@ mod tests {
             let all = (0..cases(Tier::Long)).map(|number| Case { seed, number, tier: Tier::Long });
             let whole = all.filter(|case| course(case).plan.cuts.thin.about == usize::MAX);
             let whole: Vec<Case> = whole.collect();
-            assert!((124..=126).contains(&whole.len()), "seed {seed}: {}", whole.len());
+            assert!((36..=39).contains(&whole.len()), "seed {seed}: {}", whole.len());
             let settings: BTreeSet<u64> = whole.iter().map(|case| case.number % 8).collect();
             assert_eq!(settings.len(), 8, "seed {seed}");
             assert!(whole.iter().any(|case| course(case).setting.mode().is_some()));

@@ -28,7 +28,7 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "crash-pairs",
     story: "two operations, with other lanes parked inside their commits; rings that wrap",
-    cases: |tier| if tier == Tier::Ci { 8 } else { 400 },
+    cases: |tier| if tier == Tier::Ci { 8 } else { 64 },
     run,
     finish: |_| {},
     patience: LONGEST,
