@@ -44,6 +44,17 @@ use crate::mapped::Mapped;
 use crate::medium::PAGE;
 use crate::options::{Access, Protection};
 
+use self::seats::Seat;
+
+#[expect(unreachable_pub, reason = "public where a model checker runs it: `modelled.rs`")]
+mod seats;
+
+/// The words that ship.
+mod words {
+    pub(super) use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+    pub(super) use std::thread::yield_now;
+}
+
 /// Sources of this kind that a process can have at a time.
 const SOURCES: usize = 64;
 /// Pages locked, protected and cleared together.
@@ -59,15 +70,9 @@ const FRESH: u8 = 4;
 const LOCKED: u8 = 8;
 const TOLD: u8 = 16;
 
-/// Where the handler finds its sources. `inside` counts handlers that may be looking at `shared`:
-/// it is freed only when the pointer is gone and nobody is inside.
-struct Seat {
-    shared: AtomicPtr<Shared>,
-    inside: AtomicU32,
-}
-
-static SEATS: [Seat; SOURCES] =
-    [const { Seat { shared: AtomicPtr::new(ptr::null_mut()), inside: AtomicU32::new(0) } };
+/// Where the handler finds its sources.
+static SEATS: [Seat<Shared>; SOURCES] =
+    [const { Seat { source: AtomicPtr::new(ptr::null_mut()), inside: AtomicU32::new(0) } };
         SOURCES];
 
 /// What a handler needs.
@@ -84,23 +89,13 @@ struct Shared {
 /// Lets a store to a protected page through, once it is recorded. `false` if the page is not
 /// tracked, or cannot be recorded: then the fault is the program's. Async-signal-safe.
 pub(crate) fn let_through(address: usize) -> bool {
-    SEATS.iter().any(|seat| {
-        seat.inside.fetch_add(1, Ordering::SeqCst);
-        let shared = seat.shared.load(Ordering::SeqCst);
-        // SAFETY: whoever frees it takes the pointer out first and then waits until nobody is
-        // inside; both are sequentially consistent, so a pointer seen here stays valid.
-        let done = unsafe { shared.as_ref() }.is_some_and(|shared| shared.let_through(address));
-        seat.inside.fetch_sub(1, Ordering::SeqCst);
-        done
-    })
+    SEATS.iter().any(|seat| seat.look(|shared| shared.let_through(address)).unwrap_or(false))
 }
 
 /// Forgets, in a child that was just forked, the parent's threads that were inside.
 /// Async-signal-safe.
 pub(crate) fn begin_child() {
-    for seat in &SEATS {
-        seat.inside.store(0, Ordering::SeqCst);
-    }
+    SEATS.iter().for_each(Seat::begin_child);
 }
 
 /// Every signal but those that say an instruction failed, blocked until dropped.
@@ -291,7 +286,7 @@ pub struct FirstStore {
     place: Place,
     forks: Forks,
     shared: *mut Shared,
-    seat: &'static Seat,
+    seat: &'static Seat<Shared>,
     /// One taker, armer or judge at a time; handlers go on meanwhile.
     turn: Mutex<()>,
     /// The mapping, where it is ours to keep.
@@ -363,10 +358,9 @@ impl FirstStore {
         let strikes = AtomicU64::new(0);
         let shared = Box::new(Shared { span, forks, stamp, pages, record, strikes });
         let shared = Box::into_raw(shared);
-        let seat = SEATS.iter().find(|seat| {
-            let empty = ptr::null_mut();
-            seat.shared.compare_exchange(empty, shared, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-        });
+        // SAFETY: made above, referred to by shared references only, and freed by `drop`, behind
+        // `give_back`.
+        let seat = SEATS.iter().find(|seat| unsafe { seat.take(shared) });
         let Some(seat) = seat else {
             // SAFETY: made above, and no seat has taken it.
             drop(unsafe { Box::from_raw(shared) });
@@ -581,11 +575,8 @@ impl Drop for FirstStore {
         // First nothing is protected any more, then nobody is asked any more.
         let span = self.place.span;
         let _ = self.disarm(span.at, span.len);
-        self.seat.shared.store(ptr::null_mut(), Ordering::SeqCst);
-        while self.seat.inside.load(Ordering::SeqCst) != 0 {
-            std::thread::yield_now();
-        }
-        // SAFETY: out of the seat, and nobody inside: no handler has it or can get it.
+        self.seat.give_back();
+        // SAFETY: made by `make`, out of its seat: no handler has it or can get it.
         drop(unsafe { Box::from_raw(self.shared) });
     }
 }
