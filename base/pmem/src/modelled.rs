@@ -3,7 +3,8 @@
 
 /// The words of the model checker.
 mod words {
-    pub(super) use holdfast_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+    pub(super) use holdfast_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+    pub(super) use holdfast_sync::thread::yield_now;
 }
 
 use core::ops::Range;
@@ -14,6 +15,8 @@ use crate::track::bits::{PageBits, words as parts};
 
 #[path = "registry/life.rs"]
 pub mod life;
+#[path = "track/first_store/seats.rs"]
+pub mod seats;
 #[path = "track/board/sheet.rs"]
 mod sheet;
 #[path = "registry/slot.rs"]
@@ -39,6 +42,13 @@ pub fn free_slot() -> slot::Slot {
         len: AtomicU64::new(0),
         memory: AtomicU64::new(0),
     }
+}
+
+/// A seat that nobody has.
+#[must_use]
+pub fn free_seat<T>() -> seats::Seat<T> {
+    use words::{AtomicPtr, AtomicU32};
+    seats::Seat { source: AtomicPtr::new(core::ptr::null_mut()), inside: AtomicU32::new(0) }
 }
 
 /// A board of a file of one or two pages and of one slot.

@@ -10,7 +10,7 @@ pub use crate::weak::{Access, Weakened, weaken};
 /// Atomic numbers and fences, which [`weaken`](crate::weaken) may make weaker.
 pub mod atomic {
     pub use crate::weak::{
-        AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, fence,
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, fence,
     };
     pub use core::sync::atomic::Ordering;
 }

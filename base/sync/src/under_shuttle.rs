@@ -11,7 +11,7 @@ pub use crate::once::OnceLock;
 /// it refuses weaker fences than that.
 pub mod atomic {
     pub use shuttle::sync::atomic::{
-        AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
     };
 
     /// Does nothing.

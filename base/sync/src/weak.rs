@@ -73,12 +73,12 @@ pub fn fence(order: Ordering) {
 }
 
 macro_rules! atomic {
-    ($name:ident, $value:ty) => {
+    ($name:ident $(<$of:ident>)?, $value:ty) => {
         #[doc = concat!("loom's `", stringify!($name), "`, as far as it is used.")]
         #[derive(Debug, Default)]
-        pub struct $name(loom::sync::atomic::$name);
+        pub struct $name $(<$of>)? (loom::sync::atomic::$name $(<$of>)?);
 
-        impl $name {
+        impl $(<$of>)? $name $(<$of>)? {
             /// A word that holds `value`.
             #[track_caller]
             pub fn new(value: $value) -> Self {
@@ -183,6 +183,7 @@ macro_rules! number {
 }
 
 atomic!(AtomicBool, bool);
+atomic!(AtomicPtr<T>, *mut T);
 number!(AtomicU8, u8);
 number!(AtomicU16, u16);
 number!(AtomicU32, u32);

@@ -2,9 +2,9 @@
 //! take no lock of the system: loom runs the code that ships.
 //!
 //! Cores whose words are static or shared with other processes, where no modelled word can lie, are
-//! compiled a second time, from the same source, on words of the checker: `faults` and `board` in
-//! `base/pmem/src/modelled.rs`, and `ledger` here, since what it is of is loaded into programs and
-//! needs `base/sync` for nothing else.
+//! compiled a second time, from the same source, on words of the checker: `faults`, `board` and
+//! `seats` in `base/pmem/src/modelled.rs`, and `ledger` here, since what it is of is loaded into
+//! programs and needs `base/sync` for nothing else.
 //!
 //! Not modelled here: `object/touched.rs`, whose words are read and written one by one, relaxed,
 //! and decide nothing but whether a sum is looked at again; counters that are only told, and flags
@@ -20,16 +20,15 @@
 //! bar and the pages of first stores in `base/pmem`, whose steps are changes of rights by the
 //! kernel and returns from its handlers, with a lock around each page (`tests/first_store_order.rs`
 //! tries all their orders on a model of the kernel); how many of its threads `base/pmem` counts as
-//! storing while the protection is off, which `tests/protection.rs` tries with real rights; the
-//! seats in which the handler finds sources of first stores, a pointer and a count of who is
-//! inside, all in one order; which pages of a mapping are remembered as bad, and how often a thread
-//! came back to one: hints, for a page is met again when it is touched; how many repair threads
-//! there are, which who waits looks at again and again; who stands while a page is replaced, which
-//! the supervisor alone writes down, and nobody acts upon before it is dead; what `preload` keeps
-//! in the program it is loaded into, in statics that signal handlers and forks share, where neither
-//! checker can be: `tests/processes` and the guard's programs run it for real; a zone of the heap
-//! that grows, which does not fit the stack of one of loom's threads: its locks are modelled here,
-//! and that it is shown after them `engines/object/tests/all/growth.rs` stops to see.
+//! storing while the protection is off, which `tests/protection.rs` tries with real rights; which
+//! pages of a mapping are remembered as bad, and how often a thread came back to one: hints, for a
+//! page is met again when it is touched; how many repair threads there are, which who waits looks
+//! at again and again; who stands while a page is replaced, which the supervisor alone writes down,
+//! and nobody acts upon before it is dead; what `preload` keeps in the program it is loaded into,
+//! in statics that signal handlers and forks share, where neither checker can be: `tests/processes`
+//! and the guard's programs run it for real; a zone of the heap that grows, which does not fit the
+//! stack of one of loom's threads: its locks are modelled here, and that it is shown after them
+//! `engines/object/tests/all/growth.rs` stops to see.
 
 mod board;
 mod columns;
@@ -39,6 +38,7 @@ mod lanes;
 mod ledger;
 mod marks;
 mod numbers;
+mod seats;
 mod words;
 
 use std::collections::BTreeMap;
@@ -137,6 +137,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Report> {
         marks::MODELS,
         faults::MODELS,
         board::MODELS,
+        seats::MODELS,
         ledger::MODELS,
     ];
     for core in cores {
