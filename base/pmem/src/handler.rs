@@ -1,7 +1,8 @@
 //! The process-wide handler of `SIGBUS` and `SIGSEGV`. Who touched the page decides:
 //!
 //! - Anybody, by the first store to a page that [`FirstStore`](crate::track::FirstStore) protects:
-//!   it is recorded, the page opened, the store repeated.
+//!   it is recorded, the page opened, the store repeated. If nothing is protected any more when the
+//!   handler looks, it is repeated as well.
 //! - Anybody, by a store to a page that is being put right: it waits, and is repeated.
 //! - A routine of [`crate::asm`], on a registered mapping: the handler sends it to its error exit,
 //!   so the access returns an error in normal context.

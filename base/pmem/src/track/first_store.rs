@@ -11,14 +11,30 @@
 //!   3 unprotect it                         3 unlock, tell them
 //!   4 unlock, repeat the store
 //!                                          forget, once they are noted elsewhere, durably
-//!                                          1 lock the pages of a run
-//!                                          2 clear the records of those not open again
-//!                                          3 unlock
+//!   the same, open by now                  1 lock the pages of a run
+//!   1 lock the page                        2 clear the records of those not open again
+//!   2 count it, unlock                     3 unlock
+//!   3 repeat the store
+//!                                          disarm
+//!   the same, its source gone by now       1 unprotect the pages of a run
+//!   1 find the seat empty                  2 lock each, say that it is open, unlock
+//!   2 find the span among those left
+//!   3 count it, repeat the store           drop
+//!                                          1 disarm
+//!                                          2 note the span among those left
+//!                                          3 give the seat back
 //! ```
 //!
 //! Without the lock, a handler that was held up unprotects a page whose record was just cleared.
 //! Since the record stays until the taker has its own note, a page is known to have been stored to
 //! in every instant from before the store until it is covered.
+//!
+//! A handler may look long after the fault. The kernel asks a program whose store met a protected
+//! page, not whether it still is: who finds the page open repeats the store, be it tracked or not
+//! any more. Since a page is unprotected before anybody says that it is open, and not protected
+//! again without saying so, a thread does that once. Where it happens a thousand times, the page is
+//! protected by somebody else, and the fault is the program's. How often is counted with the state
+//! of the page, so that no other page has a part in it, and begins anew with the next state.
 //!
 //! What runs in the handler is async-signal-safe: atomics, `mprotect`, `sched_yield`, and the
 //! record. All signals are blocked while a page is locked, so that no handler of the program's can
@@ -26,7 +42,7 @@
 
 use core::ops::Range;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
@@ -46,6 +62,7 @@ use crate::options::{Access, Protection};
 
 use self::seats::Seat;
 
+mod left;
 #[expect(unreachable_pub, reason = "public where a model checker runs it: `modelled.rs`")]
 mod seats;
 
@@ -59,16 +76,18 @@ mod words {
 const SOURCES: usize = 64;
 /// Pages locked, protected and cleared together.
 const BATCH: u64 = 256;
-/// A page that was let through and faults so many times in a row is protected by somebody else.
-const MOST_STRIKES: u64 = 1024;
 
-/// State of a page: tracked; stored to since it was taken; not taken since it was armed; locked;
-/// taken, and on record from before.
-const ARMED: u8 = 1;
-const OPEN: u8 = 2;
-const FRESH: u8 = 4;
-const LOCKED: u8 = 8;
-const TOLD: u8 = 16;
+/// State of a page: tracked; writable, since it was stored to or is not tracked any more; not taken
+/// since it was armed; locked; taken, and on record from before.
+const ARMED: u16 = 1;
+const OPEN: u16 = 2;
+const FRESH: u16 = 4;
+const LOCKED: u16 = 8;
+const TOLD: u16 = 16;
+/// The upper bits count the faults at an open page since it is open. If they are full, it is
+/// protected by somebody else.
+const STRIKE: u16 = 64;
+const MOST_STRIKES: u16 = !(STRIKE - 1);
 
 /// Where the handler finds its sources.
 static SEATS: [Seat<Shared>; SOURCES] =
@@ -80,22 +99,24 @@ struct Shared {
     span: Span,
     forks: Forks,
     stamp: Stamp,
-    pages: Box<[AtomicU8]>,
+    pages: Box<[AtomicU16]>,
     record: Arc<dyn Record>,
-    /// The page that faulted last although it was open (upper half), and how often.
-    strikes: AtomicU64,
 }
 
-/// Lets a store to a protected page through, once it is recorded. `false` if the page is not
-/// tracked, or cannot be recorded: then the fault is the program's. Async-signal-safe.
+/// Lets a store to a protected page through, once it is recorded; or to one that was protected when
+/// it failed. `false` if the page was not tracked, or cannot be recorded: then the fault is the
+/// program's. Async-signal-safe.
 pub(crate) fn let_through(address: usize) -> bool {
-    SEATS.iter().any(|seat| seat.look(|shared| shared.let_through(address)).unwrap_or(false))
+    let look = |seat: &Seat<Shared>| seat.look(|shared| shared.let_through(address));
+    // In this order: a source is among those that left before its seat is empty.
+    SEATS.iter().any(|seat| look(seat).unwrap_or(false)) || left::has_met(address)
 }
 
-/// Forgets, in a child that was just forked, the parent's threads that were inside.
-/// Async-signal-safe.
+/// Forgets, in a child that was just forked, the parent's threads that were inside, and its sources
+/// that left. Async-signal-safe.
 pub(crate) fn begin_child() {
     SEATS.iter().for_each(Seat::begin_child);
+    left::begin_child();
 }
 
 /// Every signal but those that say an instruction failed, blocked until dropped.
@@ -123,7 +144,7 @@ impl Drop for Quiet {
 }
 
 impl Shared {
-    fn lock(&self, page: u64) -> u8 {
+    fn lock(&self, page: u64) -> u16 {
         let state = &self.pages[page as usize];
         let mut turns = 0_u32;
         loop {
@@ -141,7 +162,7 @@ impl Shared {
         }
     }
 
-    fn unlock(&self, page: u64, state: u8) {
+    fn unlock(&self, page: u64, state: u16) {
         self.pages[page as usize].store(state & !LOCKED, Ordering::Release);
     }
 
@@ -173,20 +194,23 @@ impl Shared {
         }
         let _quiet = Quiet::begin();
         let state = self.lock(page);
-        if state & ARMED == 0 {
+        if state & (ARMED | OPEN) == 0 {
             self.unlock(page, state);
             return false;
         }
         if bar::is_closed(address) {
             self.unlock(page, state);
-            return bar::wait(address) || self.strike(page);
+            // Or it was opened right now; the next fault tells whose it is.
+            bar::wait(address);
+            return true;
         }
         if state & OPEN != 0 {
-            // Another thread was first; unless it is not our protection that this store met.
-            self.unlock(page, state);
-            return self.strike(page);
+            // Another thread was first, or it was disarmed; unless it is not our protection that
+            // this store met.
+            let ours = state & MOST_STRIKES != MOST_STRIKES;
+            self.unlock(page, if ours { state + STRIKE } else { state });
+            return ours;
         }
-        self.strikes.store(0, Ordering::Relaxed);
         if !self.record.set(self.file_at(page)) {
             self.unlock(page, state);
             return false;
@@ -213,7 +237,8 @@ impl Shared {
             let address = |at: &u64| self.span.address_of(*at);
             if let Some(barred) = around.clone().find(|at| bar::is_closed(address(at))) {
                 around.for_each(|at| self.unlock(at, self.state(at)));
-                return bar::wait(address(&barred)) || self.strike(page);
+                bar::wait(address(&barred));
+                return true;
             }
             let states: bool = around.clone().fold(true, |good, at| {
                 let armed = self.state(at) & ARMED != 0;
@@ -233,14 +258,7 @@ impl Shared {
         }
     }
 
-    fn strike(&self, page: u64) -> bool {
-        let before = self.strikes.load(Ordering::Relaxed);
-        let count = if before >> 32 == page { (before & u64::from(u32::MAX)) + 1 } else { 1 };
-        self.strikes.store(page << 32 | count, Ordering::Relaxed);
-        count < MOST_STRIKES
-    }
-
-    fn state(&self, page: u64) -> u8 {
+    fn state(&self, page: u64) -> u16 {
         self.pages[page as usize].load(Ordering::Acquire)
     }
 
@@ -253,7 +271,8 @@ impl Shared {
         let closed = self.set_rights(pages.clone(), libc::PROT_READ);
         for page in pages {
             let state = self.pages[page as usize].load(Ordering::Relaxed);
-            self.unlock(page, if closed { state & !(OPEN | FRESH) | TOLD } else { state });
+            let told = state & !(OPEN | FRESH | MOST_STRIKES) | TOLD;
+            self.unlock(page, if closed { told } else { state });
         }
     }
 
@@ -351,12 +370,11 @@ impl FirstStore {
         let place = Place::find(span)?;
         handler::install().map_err(|source| TrackError::Io { call: "sigaction", source })?;
         // Memory that is not touched before the file has grown so far.
-        let pages = Box::<[AtomicU8]>::new_zeroed_slice(span.pages() as usize);
-        // SAFETY: zero is a valid value of an atomic byte: not tracked.
+        let pages = Box::<[AtomicU16]>::new_zeroed_slice(span.pages() as usize);
+        // SAFETY: zero is a valid value of an atomic number: not tracked.
         let pages = unsafe { pages.assume_init() };
         let stamp = place.stamp;
-        let strikes = AtomicU64::new(0);
-        let shared = Box::new(Shared { span, forks, stamp, pages, record, strikes });
+        let shared = Box::new(Shared { span, forks, stamp, pages, record });
         let shared = Box::into_raw(shared);
         // SAFETY: made above, referred to by shared references only, and freed by `drop`, behind
         // `give_back`.
@@ -433,7 +451,7 @@ impl FirstStore {
     }
 
     /// The next run of pages in any of these states, of at most so many.
-    fn next(&self, pages: Range<u64>, states: u8, most: u64) -> Option<Range<u64>> {
+    fn next(&self, pages: Range<u64>, states: u16, most: u64) -> Option<Range<u64>> {
         let shared = self.shared();
         let is = |page: u64| {
             let state = shared.state(page);
@@ -494,7 +512,7 @@ impl DirtySource for FirstStore {
             for page in run {
                 let _quiet = Quiet::begin();
                 shared.lock(page);
-                shared.unlock(page, 0);
+                shared.unlock(page, OPEN);
             }
         }
         Ok(())
@@ -572,9 +590,11 @@ impl Drop for FirstStore {
         if self.place.mine().is_err() {
             return;
         }
-        // First nothing is protected any more, then nobody is asked any more.
+        // First nothing is protected any more, then nobody is asked any more. Whoever met the
+        // protection, and comes to ask when the seat is empty, must find what was there.
         let span = self.place.span;
         let _ = self.disarm(span.at, span.len);
+        left::note(span);
         self.seat.give_back();
         // SAFETY: made by `make`, out of its seat: no handler has it or can get it.
         drop(unsafe { Box::from_raw(self.shared) });
