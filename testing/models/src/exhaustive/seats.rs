@@ -1,8 +1,8 @@
 //! Seats of sources of first stores (`base/pmem`): no handler looks at what was freed, and whoever
-//! faults on a page that a source protects finds the source.
+//! faults on a page that a source protects finds the source, or that it left.
 //!
 //! A source that finds the seat taken is freed at once; one that gets it protects its pages, stops,
-//! gives the seat back, and is freed.
+//! notes that it leaves, gives the seat back, and is freed.
 
 use core::ptr;
 
@@ -26,6 +26,7 @@ pub(super) const MODELS: &[Model] = &[Model {
         Wrong::Off("freed before it waits"),
         Wrong::Off("waits before it is hidden"),
         Wrong::Off("hidden while it protects"),
+        Wrong::Off("noted when it is hidden"),
         Wrong::Off("protects before it sits"),
         Wrong::Off("taken in two steps"),
         Wrong::Off("found before counted"),
@@ -42,6 +43,8 @@ const STOPPED: u32 = 2;
 #[derive(Default)]
 struct Source {
     pages: AtomicU32,
+    /// Whether its span is among those that were left.
+    left: AtomicU32,
     /// Its memory: how often it was freed.
     freed: Own,
 }
@@ -72,28 +75,40 @@ fn sit(world: &World, number: usize, off: &str) -> bool {
 fn go(world: &World, number: usize, off: &str) {
     let (seat, source) = (&world.seat, &world.sources[number]);
     let stop = || source.pages.store(STOPPED, Ordering::Release);
+    let note = || source.left.store(1, Ordering::Release);
     let free = || source.freed.touch();
     match off {
         "hidden while it protects" => {
             seat.hide();
             stop();
+            note();
+            seat.wait();
+            free();
+        }
+        "noted when it is hidden" => {
+            stop();
+            seat.hide();
+            note();
             seat.wait();
             free();
         }
         "freed before it waits" => {
             stop();
+            note();
             seat.hide();
             free();
             seat.wait();
         }
         "waits before it is hidden" => {
             stop();
+            note();
             seat.wait();
             seat.hide();
             free();
         }
         _ => {
             stop();
+            note();
             seat.give_back();
             free();
         }
@@ -113,15 +128,18 @@ fn take(seat: &Seat<Source>, source: &Source, off: &str) -> bool {
     unsafe { seat.take(source) }
 }
 
-/// A thread stores to a page of a source; its handler looks for the source.
+/// A thread stores to a page of a source; its handler looks for the source, and then whether it
+/// left.
 fn fault(world: &World, number: usize, off: &str) {
     let source = &world.sources[number];
     let protects = || source.pages.load(Ordering::Acquire) == PROTECTS;
-    let protected = protects();
-    let found = pass(world, number, off);
-    // One that stopped meanwhile need not be found.
-    let lost = protected && !found && protects();
-    assert!(!lost, "{LAW}: who faults on what a source protects finds the source");
+    if !protects() || pass(world, number, off) {
+        return;
+    }
+    // Only one that stopped meanwhile need not be found. The note is all by which it is known then.
+    assert!(!protects(), "{LAW}: who faults on what a source protects finds the source");
+    let left = source.left.load(Ordering::Acquire) == 1;
+    assert!(left, "{LAW}: who does not find it any more finds that it left");
 }
 
 /// A handler passes the seat; whether it found that source.
