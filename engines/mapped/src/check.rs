@@ -256,9 +256,10 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         if entry.is_covered() && certify.agrees(entry.current, found) {
             // Where a write of entries was lost, a page that was set back agrees with an old one,
             // and an opening since has taken the sum of it. Of a region whose record is lost nobody
-            // can tell.
-            let denied = left && region.reason(place.inside) == Unsure::SumsDamaged;
+            // can tell, nor of one in which crashes left entries of several passes.
+            let denied = left && region.is_denied(place.inside);
             let sums = region.record.generation == 0
+                || region.torn
                 || vouched.of(place.region, || self.vouch_for_entries(place.region, region));
             let proven = sums && !denied
                 || !self.side.s.enabled(PROVEN)

@@ -641,7 +641,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
     }
 
     fn renew_record(&self, work: &mut Work) {
-        (work.region.unfinished, work.region.strange) = (None, false);
+        (work.region.unfinished, work.region.torn, work.region.strange) = (None, false, false);
         // As the bits are going to be.
         let left = work.undecided.without(work.deferred);
         work.region.tell_why(work.number, &self.side.places, left, Unsure::Unobserved);

@@ -75,6 +75,10 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             return;
         }
         let Some(adds_up) = self.vouched(inner, work, stripe, rows) else { return };
+        // Where crashes left entries of several passes, parity may be of any of them.
+        if !adds_up && work.region.torn {
+            return;
+        }
         if adds_up {
             rows.changed.extend(rows.unsure.drain(..).map(|(row, _, sum)| (row, sum)));
             return;
@@ -193,7 +197,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let s = &self.side.s;
         match work.region.reason(inside) {
             why @ Unsure::MemoryFailed => s.enabled(LOST).then_some(why),
-            why @ Unsure::SumsDamaged => s.enabled(DENIED).then_some(why),
+            why if work.region.is_denied(inside) && s.enabled(DENIED) => Some(why),
             _ => None,
         }
     }

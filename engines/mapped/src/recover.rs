@@ -383,7 +383,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         region.unfinished = Some(Box::new(region.stale));
         let cut_off = !entries.is_empty() && !region.stale.is_empty();
         if !cut_off || !self.meta_agrees(number, region, &entries) {
-            region.unfinished = None;
+            (region.unfinished, region.torn) = (None, cut_off);
             region.doubt = region.doubt.or(Some(Unsure::SumsDamaged));
         }
     }

@@ -28,6 +28,8 @@ pub(crate) struct Region {
     /// A pass was cut off among the entries of these pages: the sum of all says nothing, that of
     /// the rest does.
     pub(crate) unfinished: Option<Box<Bits>>,
+    /// One was, and no sum of them says anything: there were crashes in the middle of two.
+    pub(crate) torn: bool,
     /// The source vouched for it when the file was opened, and that is why it is not in doubt.
     pub(crate) relied: bool,
     /// The machine stopped and nothing had been synced: pages may be what they were a pass ago.
@@ -84,6 +86,7 @@ impl Region {
             fresh: false,
             doubt: None,
             unfinished: None,
+            torn: false,
             relied: false,
             thrown: false,
             reasons: BTreeMap::new(),
@@ -107,6 +110,12 @@ impl Region {
     /// let in nobody has.
     pub(crate) fn unasked(&self) -> Bits {
         if self.admitted { self.ours.get() } else { Bits::NONE }
+    }
+
+    /// Whether parity denied that a page is what was covered; not of what a pass that was cut off
+    /// only took to be so.
+    pub(crate) fn is_denied(&self, inside: u32) -> bool {
+        self.reason(inside) == Unsure::SumsDamaged && !self.presumed.has(inside)
     }
 
     /// Pages that an earlier look could not decide.
