@@ -3,7 +3,7 @@
 /// How many there are of what is tried whole each time, in the source as it is: a run of an earlier
 /// one may have had fewer. Whoever runs them holds these numbers against what was tried.
 pub(crate) const LEAST: &[(&str, &str, u64)] = &[
-    ("lab badblocks", WRONG, 10),
+    ("lab badblocks", WRONG, 11),
     ("lab blocklog", WRONG, 7),
     ("lab blocklog-mapped", WRONG, 7),
     ("lab cuts", WRONG, 7),

@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn the_list_of_what_is_run_knows_how_much_of_each_scene_is_wrong_on_purpose() {
-        for scene in ALL {
+        let told = |scene: &Scene<'_>| {
             let there_are = match scene.show {
                 Show::Test(test) => test::tried(&test),
                 Show::Lives(lives) => lives.lies.len(),
@@ -399,8 +399,10 @@ mod tests {
                 Show::BlockLog(load) => blocklog::tried(load),
             };
             let known = holdfast_evidence::variants(&format!("lab {}", scene.name));
-            assert_eq!(there_are as u64, known, "{}: set LEAST", scene.name);
-        }
+            (there_are as u64 != known).then(|| format!("{}: set LEAST to {there_are}", scene.name))
+        };
+        let wrong: Vec<String> = ALL.iter().filter_map(told).collect();
+        assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
     #[test]

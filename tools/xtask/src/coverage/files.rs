@@ -254,6 +254,7 @@ const EXEMPT: &[(&str, &[&str])] = &[
             "base/pmem/src/track/direct.rs",
             "base/pmem/src/track/ear.rs",
             "base/pmem/src/track/first_store.rs",
+            "base/pmem/src/track/first_store/left.rs",
             "base/pmem/src/track/first_store/seats.rs",
             "base/pmem/src/track/folios.rs",
             "base/pmem/src/track/notified.rs",
