@@ -35,6 +35,8 @@ enum Meeting {
 /// One file and what is known of its damage.
 struct Storm<'a> {
     session: Session,
+    /// Who has the program store meanwhile.
+    heard: Option<Heard>,
     wounds: Wounds,
     rng: &'a mut Rng,
     ledger: &'a mut Ledger,
@@ -56,10 +58,10 @@ pub fn storm(
     let size = (24 + rng.below(8)) * PAGE - [0, 3000][rng.below(2) as usize];
     let machine = Machine::new(&setting, size, rng, off);
     let program = Program::new(&machine, &setting, Rng::new(rng.next_u64())).without(off);
-    hear(&program);
+    let heard = Some(Heard::begin(&program));
     let session = Session::begin(&program, setting)?;
     let wounds = Wounds::none(rng);
-    let mut storm = Storm { session, wounds, rng, ledger, tally };
+    let mut storm = Storm { session, heard, wounds, rng, ledger, tally };
     for round in 0..rounds {
         let program = storm.session.program.clone();
         program.state().log.clear();
@@ -72,11 +74,24 @@ pub fn storm(
     Ok(())
 }
 
-/// Has the program store while the engine works.
-fn hear(program: &Program) {
-    let (one, other) = (program.clone(), program.clone());
-    program.machine.ear.listen(Box::new(move |doing| one.hears(doing)));
-    program.machine.medium.on_barrier(Box::new(move |_, _, _| other.interfere()));
+/// Has the program store while the engine works, until dropped: the machine of a program that its
+/// own machine calls would never go, and a long run would fill the memory.
+struct Heard(Program);
+
+impl Heard {
+    fn begin(program: &Program) -> Self {
+        let (one, other) = (program.clone(), program.clone());
+        program.machine.ear.listen(Box::new(move |doing| one.hears(doing)));
+        program.machine.medium.on_barrier(Box::new(move |_, _, _| other.interfere()));
+        Self(program.clone())
+    }
+}
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        self.0.machine.ear.forget();
+        self.0.machine.medium.clear_on_barrier();
+    }
 }
 
 impl Storm<'_> {
@@ -158,7 +173,9 @@ impl Storm<'_> {
 
     fn killed(mut self, bits: bool) -> Judged<Self> {
         self.session = self.session.kill(bits)?;
-        hear(&self.session.program);
+        // The one before first: machines may have one ear.
+        self.heard = None;
+        self.heard = Some(Heard::begin(&self.session.program));
         if !bits {
             self.wounds.doubt.extend(0..16);
         }
