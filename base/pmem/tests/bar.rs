@@ -8,24 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::protected;
-use holdfast_pmem::track::{AsyncProtect, Bar, DirtySource, FirstStore, Record, SourceKind};
+use common::{Nothing, protected};
+use holdfast_pmem::track::{AsyncProtect, Bar, DirtySource, FirstStore, SourceKind};
 use holdfast_pmem::{Mapped, Medium, PAGE, Protect};
-
-#[derive(Debug)]
-struct Nothing;
-
-impl Record for Nothing {
-    fn set(&self, _at: u64) -> bool {
-        true
-    }
-
-    fn clear(&self, _at: u64, _len: u64) {}
-
-    fn is_set(&self, _at: u64) -> bool {
-        true
-    }
-}
 
 fn stays_and_goes_on(medium: &Mapped, source: &dyn DirtySource, bar: &dyn Fn() -> Bar) {
     source.arm(0, 16 * PAGE).unwrap();

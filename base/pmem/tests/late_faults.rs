@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::protected;
+use common::{Nothing, protected};
 use holdfast_pmem::inject::handler_count;
-use holdfast_pmem::track::{DirtySource, FirstStore, Record};
+use holdfast_pmem::track::{DirtySource, FirstStore};
 use holdfast_pmem::{Mapped, Medium, PAGE, Protect};
 
 /// How many faults were passed on; whether the next is held up; whether one is, until it is not.
@@ -35,21 +35,6 @@ static TURN: Mutex<()> = Mutex::new(());
 const PAGES: u64 = 16;
 /// Before a fault is passed on, it may be repeated so many times.
 const MOST: u64 = 2048;
-
-#[derive(Debug)]
-struct Nothing;
-
-impl Record for Nothing {
-    fn set(&self, _at: u64) -> bool {
-        true
-    }
-
-    fn clear(&self, _at: u64, _len: u64) {}
-
-    fn is_set(&self, _at: u64) -> bool {
-        true
-    }
-}
 
 type Full = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use holdfast_pmem::track::Record;
 use holdfast_pmem::{Mapped, Options, PAGE, Protect, Site};
 use tempfile::TempDir;
 
@@ -20,6 +21,22 @@ pub(crate) fn folders() -> Vec<TempDir> {
 /// Options with this protection.
 pub(crate) fn protected(protection: Protect) -> Options {
     Options { protection, ..Options::default() }
+}
+
+/// A record of first stores that keeps none.
+#[derive(Debug)]
+pub(crate) struct Nothing;
+
+impl Record for Nothing {
+    fn set(&self, _at: u64) -> bool {
+        true
+    }
+
+    fn clear(&self, _at: u64, _len: u64) {}
+
+    fn is_set(&self, _at: u64) -> bool {
+        true
+    }
 }
 
 /// A new file of `pages` pages in `folder`, each filled with its number.
