@@ -242,6 +242,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let place = self.stripes.place(page);
         let header = &inner.header.value;
         let certify = self.certify_pages();
+        let mut entries =
+            || vouched.of(place.region, || self.vouch_for_entries(place.region, region));
         let left = stale && region.undecided().or(region.unasked()).has(place.inside);
         let lost = left && region.reason(place.inside) == Unsure::MemoryFailed;
         if lost && self.side.s.enabled(LOST) {
@@ -249,8 +251,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         }
         if !entry.is_covered() && !left && region.doubt.is_none() {
             // An entry that was wiped out is no sign of a page that was never covered.
-            let never = vouched.of(place.region, || self.vouch_for_entries(place.region, region));
-            let why = if never { Unsure::Uncovered } else { Unsure::SumsDamaged };
+            let why = if entries() { Unsure::Uncovered } else { Unsure::SumsDamaged };
             return PageVerdict::Undecided(why);
         }
         if entry.is_covered() && certify.agrees(entry.current, found) {
@@ -258,9 +259,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
             // and an opening since has taken the sum of it. Of a region whose record is lost nobody
             // can tell, nor of one in which crashes left entries of several passes.
             let denied = left && region.is_denied(place.inside);
-            let sums = region.record.generation == 0
-                || region.torn
-                || vouched.of(place.region, || self.vouch_for_entries(place.region, region));
+            let sums = region.record.generation == 0 || region.torn || entries();
             let proven = sums && !denied
                 || !self.side.s.enabled(PROVEN)
                 || self.adds_up(inner, region, page) == Some(true);
@@ -272,7 +271,6 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         if reverted && (region.thrown || cut_off && inner.stopped) {
             return PageVerdict::Good;
         }
-        let entries = || vouched.of(place.region, || self.vouch_for_entries(place.region, region));
         let why = self.excuse(inner, region, page, left, entries);
         why.map_or(PageVerdict::Corrupt, PageVerdict::Undecided)
     }

@@ -229,8 +229,8 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let there = self.size_now()?;
         let grown = if self.options.read_only { there.min(last) } else { 0 };
         inner.size = size.max(grown);
-        // A file that was closed has no pass that was cut off.
         inner.believed = believed;
+        // A file that was closed has no pass that was cut off.
         inner.stopped = header.boot != self.options.boot && header.state == State::Open;
         let mut opened = Opened {
             state: header.state,

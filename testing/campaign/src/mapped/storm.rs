@@ -36,7 +36,7 @@ enum Meeting {
 struct Storm<'a> {
     session: Session,
     /// Who has the program store meanwhile.
-    heard: Option<Heard>,
+    listening: Option<Listening>,
     wounds: Wounds,
     rng: &'a mut Rng,
     ledger: &'a mut Ledger,
@@ -58,10 +58,10 @@ pub fn storm(
     let size = (24 + rng.below(8)) * PAGE - [0, 3000][rng.below(2) as usize];
     let machine = Machine::new(&setting, size, rng, off);
     let program = Program::new(&machine, &setting, Rng::new(rng.next_u64())).without(off);
-    let heard = Some(Heard::begin(&program));
+    let listening = Some(Listening::begin(&program));
     let session = Session::begin(&program, setting)?;
     let wounds = Wounds::none(rng);
-    let mut storm = Storm { session, heard, wounds, rng, ledger, tally };
+    let mut storm = Storm { session, listening, wounds, rng, ledger, tally };
     for round in 0..rounds {
         let program = storm.session.program.clone();
         program.state().log.clear();
@@ -76,9 +76,9 @@ pub fn storm(
 
 /// Has the program store while the engine works, until dropped: the machine of a program that its
 /// own machine calls would never go, and a long run would fill the memory.
-struct Heard(Program);
+struct Listening(Program);
 
-impl Heard {
+impl Listening {
     fn begin(program: &Program) -> Self {
         let (one, other) = (program.clone(), program.clone());
         program.machine.ear.listen(Box::new(move |doing| one.hears(doing)));
@@ -87,7 +87,7 @@ impl Heard {
     }
 }
 
-impl Drop for Heard {
+impl Drop for Listening {
     fn drop(&mut self) {
         self.0.machine.ear.forget();
         self.0.machine.medium.clear_on_barrier();
@@ -174,8 +174,8 @@ impl Storm<'_> {
     fn killed(mut self, bits: bool) -> Judged<Self> {
         self.session = self.session.kill(bits)?;
         // The one before first: machines may have one ear.
-        self.heard = None;
-        self.heard = Some(Heard::begin(&self.session.program));
+        self.listening = None;
+        self.listening = Some(Listening::begin(&self.session.program));
         if !bits {
             self.wounds.doubt.extend(0..16);
         }
