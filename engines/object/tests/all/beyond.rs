@@ -422,7 +422,7 @@ fn what_cannot_be_read_for_once_is_not_lost() {
 }
 
 /// A pool with P, and the number of a page with several objects in row 0 and one in row 1.
-fn two_rows() -> (Filled, u64) {
+pub(crate) fn two_rows() -> (Filled, u64) {
     let f = filled(&CreateOptions { rows: 10, ..CreateOptions::tiny(1 << 20) }, 700);
     let both = |page: &u64| over(&f, 0, *page).len() > 3 && !over(&f, 1, *page).is_empty();
     let page = (0..f.zone.row_len() / PAGE).find(both).unwrap();
@@ -430,7 +430,7 @@ fn two_rows() -> (Filled, u64) {
 }
 
 /// Objects that lie wholly in a page of a row.
-fn over(f: &Filled, row: u32, page: u64) -> Vec<RawPtr> {
+pub(crate) fn over(f: &Filled, row: u32, page: u64) -> Vec<RawPtr> {
     let inside = |at| f.zone.place(at).is_some_and(|p| (p.row, p.col / PAGE) == (row, page));
     let whole = |of: &RawPtr| inside(of.offset()) && inside(of.offset() + f.len - 1);
     f.objects.iter().map(|(of, _)| *of).filter(whole).collect()

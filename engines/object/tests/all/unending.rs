@@ -6,11 +6,14 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::common::{TestPool, create, pattern, put};
-use holdfast_faultmem::FailMode;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::beyond::{over, two_rows};
+use crate::common::{TestPool, create, get, pattern, put};
+use holdfast_faultmem::{Clear, FailMode};
 use holdfast_layout::{RawPtr, TypeNumber};
 use holdfast_object::Error;
-use holdfast_pmem::MediumKind;
+use holdfast_pmem::{MediumKind, PAGE};
 use holdfast_txn::{Transaction, TxError};
 
 /// Longer than anything here takes.
@@ -226,4 +229,48 @@ fn who_frees_chunks_of_the_log_keeps_nobody_from_filling_others() {
         thread.join().unwrap();
     }
     pool.medium().clear_on_step();
+}
+
+/// This thread runs on no processor but the first of those that it may run on.
+fn on_one_processor() {
+    let all = sched_getaffinity(None).unwrap();
+    let mut one = CpuSet::new();
+    one.set((0..CpuSet::MAX_CPU).find(|number| all.is_set(*number)).unwrap());
+    sched_setaffinity(None, &one).unwrap();
+}
+
+/// Each look at what is lost is a repair in vain, which holds its columns. On one processor others
+/// get them only when this thread gives way.
+#[test]
+fn who_asks_for_what_is_lost_again_and_again_does_not_keep_others_from_its_columns() {
+    const CHANGES: u64 = 1_000;
+    let (f, page) = two_rows();
+    let (gone, parity) = (f.zone.at(0, page * PAGE), f.zone.p_at(page * PAGE));
+    for at in [gone, parity] {
+        f.pool.medium().poison(at, PAGE, Clear::Able).unwrap();
+    }
+    let (lost, other) = (over(&f, 0, page)[0], over(&f, 1, page)[0]);
+    let is_lost = || matches!(get(&f.pool, lost), Err(Error::Tx(TxError::Lost { .. })));
+    assert!(is_lost());
+    let done = AtomicBool::new(false);
+    let looks = std::thread::scope(|threads| {
+        let looking = threads.spawn(|| {
+            on_one_processor();
+            let mut looks = 0;
+            while !done.load(Ordering::Acquire) {
+                assert!(is_lost());
+                looks += 1;
+            }
+            looks
+        });
+        threads.spawn(|| {
+            on_one_processor();
+            for change in 0..CHANGES {
+                f.pool.run(|tx| tx.write_bytes(other, 8, &change.to_le_bytes())).unwrap();
+            }
+            done.store(true, Ordering::Release);
+        });
+        looking.join().unwrap()
+    });
+    assert!(looks < CHANGES / 10, "{looks} looks beside {CHANGES} changes");
 }

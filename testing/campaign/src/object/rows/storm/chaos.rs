@@ -35,8 +35,9 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 const BETWEEN: u64 = 6;
 /// Longest pause between two faults, in microseconds.
 const PAUSE: u64 = 1_500;
-/// Longest wait for a write that an armed fault can hit.
-const AIM: Duration = Duration::from_millis(3);
+/// What is waited for a write that an armed fault can hit: so long, and so many changes, as threads
+/// that share a core make few in that time; at most [`PATIENCE`], as they may make none any more.
+const AIM: (Duration, u64) = (Duration::from_millis(3), 4);
 /// Longest wait for threads to do what they were asked for.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Most bytes that are damaged at once beyond tolerance, if the zone has as many.
@@ -393,8 +394,10 @@ impl<'a> Chaos<'a> {
         }
         let before = medium.injected().len();
         medium.arm(fault, When::touching(page, PAGE).nth(1 + self.rng.below(3)));
-        let begun = Instant::now();
-        while medium.armed() > 0 && begun.elapsed() < AIM {
+        let acked = || self.driver.ledger.lock().acked();
+        let (begun, enough) = (Instant::now(), acked() + AIM.1);
+        let waits = |long| begun.elapsed() < long;
+        while medium.armed() > 0 && (waits(AIM.0) || acked() < enough && waits(PATIENCE)) {
             std::thread::sleep(Duration::from_micros(100));
         }
         medium.disarm();
