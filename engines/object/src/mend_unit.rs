@@ -253,8 +253,8 @@ fn mend_holding<M: Medium>(
         let judge = shared.may_judge();
         let done = judge.and_then(|()| mend_held(shared, repairer, unit, &parts, how));
         shared.columns.unlock_all(&columns);
-        // What is lost is mended in vain each time it is read. On a processor of its own, who reads
-        // it in a loop would hold these columns nearly whenever those who wait for them get to run.
+        // What is lost is mended in vain each time it is read. Where threads share a processor, who
+        // reads it in a loop would hold these columns nearly whenever those who wait get to run.
         holdfast_sync::thread::yield_now();
         match done? {
             Done::With(mended) => return Ok(Some(mended)),
