@@ -26,6 +26,8 @@ const LOST: Site = Site::new("mapped.look.lost");
 const VOUCH: Site = Site::new("mapped.look.vouch");
 /// Nor do they vouch for a page that they agree with where parity says otherwise.
 const DENIED: Site = Site::new("mapped.look.denied");
+/// Asking parity for the rows beside one that was stored to.
+const GIVES_BACK: Site = Site::new("mapped.look.gives-back");
 
 /// Undecided pages of one batch that are told one by one. After a crash they may be very many; all
 /// are counted, and every look finds them.
@@ -60,9 +62,36 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         said.filter(|adds_up| readable || !adds_up)
     }
 
+    /// Whether the rest of a stripe is known to be what was last covered, where entries are damaged
+    /// and some rows were stored to: with it, parity gives back what these were by their entries.
+    fn gives_back(&self, inner: &mut Inner, work: &Work, stripe: u32, rows: &Rows) -> bool {
+        let stored = rows.changed.iter().map(|(row, _)| *row).chain(rows.moving.iter().copied());
+        let stored: Vec<u32> = stored.collect();
+        let others = rows.corrupt.iter().copied().chain(rows.unsure.iter().map(|(row, ..)| *row));
+        let missing: Vec<u32> = stored.iter().copied().chain(others).collect();
+        if self.side.parity(work.number, stripe, &mut inner.parity).is_err() {
+            return false;
+        }
+        let mut before = inner.rows.clone();
+        if !self.stripes.rebuild(&mut before, &missing, &inner.parity, [true; 2]) {
+            return false;
+        }
+        let sums = inner.header.value.sums();
+        stored.iter().all(|row| {
+            let inside = stripe * self.stripes.data() + row;
+            let entry = Entry::decode(work.entries[inside as usize]);
+            let at = *row as usize * PAGE as usize;
+            let bytes = &before[at..at + PAGE as usize];
+            // What the file grew by since was zeros to parity.
+            let grown = !entry.is_covered() && holdfast_codes::is_zero(bytes);
+            let sum = self.sum(self.number(work.number, inside), bytes);
+            grown || sums && entry.is_covered() && self.certify_pages().agrees(entry.current, sum)
+        })
+    }
+
     /// Where the entries of a region are damaged, those of a stripe count for as much as parity
-    /// says: all its rows are what was covered, or none is known to be, as an entry may be an older
-    /// one, and the row with it. While some are stored to parity cannot tell, and entries count.
+    /// says: its rows are what was covered, or none is known to be, as an entry may be an older
+    /// one, and the row with it. Without parity nothing can tell, and entries count.
     pub(crate) fn hold_against_parity(
         &self,
         inner: &mut Inner,
@@ -74,7 +103,14 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         if work.why != Unsure::SumsDamaged && !damaged {
             return;
         }
-        let Some(adds_up) = self.vouched(inner, work, stripe, rows) else { return };
+        let stored = !rows.changed.is_empty() || !rows.moving.is_empty();
+        let known = self.stripes.parity() > 0 && work.region.parity_usable(stripe);
+        let adds_up = match self.vouched(inner, work, stripe, rows) {
+            Some(adds_up) => adds_up,
+            None if !stored || !known || !self.side.s.enabled(GIVES_BACK) => return,
+            None if self.gives_back(inner, work, stripe, rows) => return,
+            None => false,
+        };
         // Where crashes left entries of several passes, parity may be of any of them.
         if !adds_up && work.region.torn {
             return;
@@ -86,9 +122,10 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let first = stripe * self.stripes.data();
         let there = work.region.record.pages.saturating_sub(first);
         for row in 0..self.stripes.data().min(there) {
-            let known = rows.unsure.iter().any(|(unsure, ..)| *unsure == row);
+            let told = rows.unsure.iter().map(|(row, ..)| row).chain(&rows.corrupt);
+            let told = told.chain(&rows.moving).chain(rows.changed.iter().map(|(row, _)| row));
             // Of what was stored to for certain nothing else has to tell.
-            if known || work.observed.has(first + row) {
+            if told.copied().any(|it| it == row) || work.observed.has(first + row) {
                 continue;
             }
             let at = row as usize * PAGE as usize;

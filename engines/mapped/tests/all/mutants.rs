@@ -93,6 +93,7 @@ const TABLE: &[(&str, &[Story])] = &[
     ("mapped.commit.rest:enabled", &[rot_beside_a_pass_that_was_cut_off]),
     ("mapped.commit.take-first", &[store_while_covering]),
     ("mapped.look.denied", &[older::parity_says_otherwise]),
+    ("mapped.look.gives-back", &[older::not_blessed_by_a_store_beside]),
     ("mapped.look.vouch", &[an_entry_rots]),
     ("mapped.look.vouches", &[a_stranger_wrote_beside]),
     ("mapped.engine.verify-meta", &[an_entry_rots]),
