@@ -58,8 +58,6 @@ use crate::error::{Error, Result};
 use crate::options::{Identity, Writers};
 use crate::side::{Entry, sync_file};
 
-/// Holding the other rows against their entries before they count.
-const ROWS: Site = Site::new("mapped.repair.rows");
 /// Holding what was rebuilt against the entry.
 const JUDGE: Site = Site::new("mapped.repair.judge");
 /// Stopping the writers.
@@ -393,7 +391,7 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         }
         let Ok(entries) = self.side.entries(place.region) else { return Ok(None) };
         let mut rows = vec![0; self.stripes.rows_len()];
-        let missing = self.missing(inner, page, &entries, &mut rows)?;
+        let missing = self.missing(inner, page, &mut rows)?;
         let mut parity = vec![0; self.stripes.parity_len()];
         let mut units = [true; 2];
         for (unit, bytes) in parity.chunks_mut(PAGE as usize).enumerate() {
@@ -403,44 +401,43 @@ impl<F: Medium, S: Medium, D: DirtySource> Mapped<F, S, D> {
         let entry = Entry::decode(entries[place.inside as usize]);
         let certify = Certify::when(self.side.s.enabled(JUDGE));
         let at = place.row as usize * PAGE as usize;
-        for usable in [units, [false, units[1]], [units[0], false]] {
+        let given = |missing: &[u32], usable: [bool; 2]| {
             let mut candidate = rows.clone();
-            if !self.stripes.rebuild(&mut candidate, &missing, &parity, usable) {
-                continue;
+            if !self.stripes.rebuild(&mut candidate, missing, &parity, usable) {
+                return None;
             }
             let bytes = &candidate[at..at + PAGE as usize];
             let sum = self.sum(page, bytes);
             let older = older && inner.header.value.previous();
-            if certify.agrees(entry.current, sum) || older && certify.agrees(entry.previous, sum) {
-                return Ok(Some(bytes.to_vec()));
-            }
-        }
-        Ok(None)
+            let right =
+                certify.agrees(entry.current, sum) || older && certify.agrees(entry.previous, sum);
+            right.then(|| bytes.to_vec())
+        };
+        let by = [units, [false, units[1]], [units[0], false]];
+        let found = by.into_iter().find_map(|usable| given(&missing, usable));
+        // One more may be damaged, or not what parity was made of, though it agrees with its entry:
+        // a pass may have been cut off between the two.
+        let beside = || {
+            let others = (0..self.stripes.data()).filter(|row| *row != place.row);
+            let alone = missing.len() == 1 && units == [true; 2];
+            others.filter(|_| alone).find_map(|row| given(&[place.row, row], units))
+        };
+        Ok(found.or_else(beside))
     }
 
-    /// Reads a stripe; answers the rows that parity has to make up for, `page` first.
-    fn missing(
-        &self,
-        inner: &Inner,
-        page: u64,
-        entries: &[u64],
-        rows: &mut [u8],
-    ) -> Result<Vec<u32>> {
+    /// Reads a stripe; answers the rows that parity has to make up for, `page` first: those that
+    /// cannot be read, and those that were stored to since.
+    fn missing(&self, inner: &Inner, page: u64, rows: &mut [u8]) -> Result<Vec<u32>> {
         let place = self.stripes.place(page);
         let Some(region) = inner.regions.get(&place.region) else { return Ok(Vec::new()) };
-        let certify = Certify::when(self.side.s.enabled(ROWS));
         let dirty = self.uncovered(place.region, region)?;
         let mut missing = vec![place.row];
         for (row, bytes) in (0..self.stripes.data()).zip(rows.chunks_mut(PAGE as usize)) {
             let inside = place.stripe * self.stripes.data() + row;
             let number = self.number(place.region, inside);
             let readable = self.read_page(inner.size, number, bytes).is_ok();
-            if row == place.row || inside >= region.record.pages {
-                continue;
-            }
-            let entry = Entry::decode(entries[inside as usize]);
-            let agrees = readable && certify.agrees(entry.current, self.sum(number, bytes));
-            if dirty.has(inside) || !agrees {
+            let known = row != place.row && inside < region.record.pages;
+            if known && (dirty.has(inside) || !readable) {
                 missing.push(row);
             }
         }

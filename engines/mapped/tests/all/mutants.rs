@@ -18,7 +18,7 @@ use crate::stories::{
     our_own_store_proves_nothing, parity_is_scrubbed, parity_rots_too, reasons_are_of_their_pages,
     records_are_scrubbed, repair_is_dropped, repair_lasts, rot_beside_a_pass_that_was_cut_off,
     rot_is_found, seen_off_is_believed, store_before_a_repair, store_while_covering,
-    tracking_is_lost, two_of_a_stripe_rot, undecided_stays, writers_stand,
+    tracking_is_lost, undecided_stays, writers_stand,
 };
 use crate::{busy, dates, drained, lengths, memory, older, promises, records};
 use holdfast_faultmem::{Passed, told_apart};
@@ -122,7 +122,6 @@ const TABLE: &[(&str, &[Story])] = &[
     ("mapped.repair.heal", &[repair_lasts]),
     ("mapped.repair.judge", &[parity_rots_too]),
     ("mapped.repair.last", &[a_stranger_comes_late]),
-    ("mapped.repair.rows", &[two_of_a_stripe_rot]),
     ("mapped.repair.recheck", &[store_before_a_repair]),
     ("mapped.repair.store", &[repair_lasts]),
     ("mapped.repair.store-drain", &[repair_lasts, repair_is_dropped]),

@@ -271,6 +271,48 @@ fn parity_that_a_stop_of_the_machine_left_behind_is_made_anew() {
 }
 
 #[test]
+fn two_pages_of_a_stripe_rot_and_two_of_parity_give_both_back() {
+    let machine = Machine::new(MediumKind::Shm, 19 * PAGE);
+    let options = ProtectOptions { open: boot(1, Durability::Process), ..tiny(2) };
+    let engine = machine.protect(&options);
+    machine.rot(5, 100);
+    machine.rot(6, 7);
+    for page in [5, 6] {
+        assert_eq!(engine.repair(page, &AtRest, Force::No).unwrap(), Mended::Repaired);
+        assert_eq!(machine.page(page), content(page, 0));
+    }
+}
+
+/// Parity of a stripe is of before a page of it was covered anew. With two parity pages another
+/// page is given back nevertheless, whichever the two are.
+#[test]
+fn a_page_is_given_back_beside_one_that_parity_was_not_made_of() {
+    for (stored, hurt) in [(5, 6), (7, 4), (4, 5)] {
+        let machine = Machine::new(MediumKind::File, 19 * PAGE);
+        let options = ProtectOptions { open: boot(1, Durability::Process), ..tiny(2) };
+        let engine = machine.protect(&options);
+        engine.admit(0, u64::MAX, Writing::NotYet).unwrap();
+        let at = (128 << 10) + (3 + 2) * PAGE;
+        let mut parity = vec![0; 2 * PAGE as usize];
+        machine.side.read(at, &mut parity).unwrap();
+        machine.store(stored, 1);
+        engine.pass().unwrap();
+        let mut made = parity.clone();
+        machine.side.read(at, &mut made).unwrap();
+        assert_ne!(made, parity, "it is parity of this stripe");
+        machine.medium.stray(machine.side.place(at), &parity).unwrap();
+        machine.rot(hurt, 100);
+        assert_eq!(engine.repair(hurt, &AtRest, Force::No).unwrap(), Mended::Repaired);
+        assert_eq!(machine.page(hurt), content(hurt, 0));
+        assert_eq!(machine.page(stored), content(stored, 1));
+        engine.scrub(Some(&AtRest)).unwrap();
+        machine.rot(stored, 100);
+        assert_eq!(engine.repair(stored, &AtRest, Force::No).unwrap(), Mended::Repaired);
+        assert_eq!(machine.page(stored), content(stored, 1));
+    }
+}
+
+#[test]
 fn a_repair_that_was_cut_off_in_a_part_just_grown_by_is_not_taken_for_content() {
     for bits in [true, false] {
         let machine = Machine::new(MediumKind::Shm, 10 * PAGE);

@@ -624,15 +624,6 @@ pub(crate) fn reasons_are_of_their_pages(off: &str) -> bool {
     wrong.load(Ordering::SeqCst)
 }
 
-/// Two pages of a stripe rot, and parity has two: neither counts as a row that is there.
-pub(crate) fn two_of_a_stripe_rot(off: &str) -> bool {
-    let (machine, engine) = admitted(off, 2);
-    machine.rot(5, 100);
-    machine.rot(6, 7);
-    engine.repair(5, &AtRest, Force::No).unwrap();
-    machine.page(5) != content(5, 0)
-}
-
 /// A store to a page that was just taken is seen like any other.
 pub(crate) fn a_store_after_a_look(off: &str) -> bool {
     let (machine, engine) = admitted(off, 1);
