@@ -35,7 +35,7 @@ use crate::tally::{Fault, Judged, Tally, Violation};
 pub const ROW: Row = Row {
     name: "writers",
     story: "threads store to pages that are damaged or set back, covered, scrubbed, repaired",
-    cases: |tier| WRONG.len() as u64 + if matches!(tier, Tier::Ci) { 2 } else { 1050 },
+    cases: |tier| WRONG.len() as u64 + if matches!(tier, Tier::Ci) { 2 } else { 500 },
     run,
     finish: Ledger::finish,
     patience: Duration::from_secs(300),
